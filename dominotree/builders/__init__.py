@@ -1,0 +1,1 @@
+"""Tree builders. ``reference`` is the definition; faster ones must give its trees."""

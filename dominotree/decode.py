@@ -1,0 +1,409 @@
+"""The round loop: draft -> build -> verify -> commit. ``Run`` is an iterator of Rounds around a growing Trace."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import dominotree
+from dominotree import record as rec
+from dominotree.builders.reference import best_first, chain
+from dominotree.checkpoints import Pair
+from dominotree.drafter import DraftBlock
+from dominotree.errors import PromptError, SettingsError
+from dominotree.methods import METHODS, Method
+from dominotree.model import KVCache
+from dominotree.sampling import Chooser
+from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, Scorer, StaticScorer
+from dominotree.timing import StageClock
+from dominotree.trace import Nodes, Round, Trace, finish
+from dominotree.tree import DraftTree, walk
+
+MAX_BUDGET = 1024
+LOW_TAU, LOW_TAU_ROUNDS = 1.2, 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked to do. Raises SettingsError (a ValueError) with one sentence that names the value.
+
+    ``top_m`` None means the full vocabulary; ``children`` None the method's default; ``seed`` None a fresh random
+    seed; ``full_row`` normalises corrected levels over the whole vocabulary instead of the M candidates.
+    """
+
+    method: str = "dominotree"
+    budget: int = 16
+    top_m: int | None = 64
+    children: int | None = None
+    temperature: float = 0.0
+    seed: int | None = 0
+    max_new_tokens: int = 128
+    full_row: bool = False
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise SettingsError(f"unknown method {self.method!r}; choose one of {', '.join(METHODS)}.")
+        _whole("budget", self.budget, 1, MAX_BUDGET)
+        if self.top_m is not None:
+            _whole("top_m", self.top_m, 1, 1_000_000)
+        if self.children is not None:
+            _whole("children", self.children, 1, MAX_BUDGET)
+        if self.seed is not None:
+            _whole("seed", self.seed, 0, 2**63 - 1)
+        _whole("max_new_tokens", self.max_new_tokens, 0, 1_000_000)
+        t = self.temperature
+        if isinstance(t, bool) or not isinstance(t, int | float):
+            raise SettingsError(f"temperature must be a number, not {t!r}.")
+        Chooser(float(t), 0)
+
+    @property
+    def spec(self) -> Method:
+        return METHODS[self.method]
+
+    @property
+    def children_per_node(self) -> int:
+        """Children offered to the heap per expanded node; never more than could enter the tree."""
+        default = self.spec.children if self.spec.children is not None else self.budget
+        return min(self.children if self.children is not None else default, self.budget)
+
+
+def _whole(name: str, value: Any, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise SettingsError(f"{name} must be a whole number from {low} to {high}, not {value!r}.")
+
+
+def machine_name(device: torch.device) -> str:
+    """A short description of what the run ran on: GPU name, or processor and cores."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpu = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            cpu = next((ln.split(":", 1)[1].strip() for ln in lines if ln.startswith("model name")), cpu)
+    except OSError:
+        pass  # not Linux: the platform's own name stands
+    return f"{cpu}, {torch.get_num_threads()} of {os.cpu_count()} CPU threads"
+
+
+class Run:
+    """One request. Iterate to decode; ``trace`` grows with every round and is complete afterwards.
+
+    ``prompt`` goes through the chat template; ``prompt_ids`` are taken as they are. ``record`` fills the rounds with
+    the other scorers' trees and the target's scores, outside the timed windows. ``cancel``: set it to stop within
+    one round. ``cache_rows`` bounds the target's KV rows (default: what the request needs); trees shrink to fit.
+    Raises PromptError, SettingsError or PairError before anything is computed.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        prompt: str | None = None,
+        settings: Settings | None = None,
+        *,
+        prompt_ids: list[int] | None = None,
+        record: bool = True,
+        cancel: threading.Event | None = None,
+        cache_rows: int | None = None,
+        title: str = "",
+        kind: str | None = None,
+    ) -> None:
+        self.pair = pair
+        self.settings = settings or Settings()
+        if self.settings.seed is None:
+            self.settings = replace(self.settings, seed=secrets.randbelow(2**63))
+        self.method = self.settings.spec
+        self.record = record
+        self.cancel = cancel or threading.Event()
+        self.prompt_ids = self._prompt(prompt, prompt_ids)
+        limit = pair.target.context_limit
+        if len(self.prompt_ids) >= limit:
+            raise PromptError(
+                f"the prompt has {len(self.prompt_ids)} tokens, but the target's context holds {limit} with at least "
+                "one new token; shorten the prompt."
+            )
+        self.drafter, self.drafter_label = pair.drafter_for(self.method)
+        rows = min(len(self.prompt_ids) + self.settings.max_new_tokens, limit) + self._largest_tree()
+        self.cache_rows = rows if cache_rows is None else cache_rows
+        self.chooser = Chooser(float(self.settings.temperature), self.settings.seed or 0)
+        self.stop_ids = pair.tokenizer.stop_ids
+        self.output: list[int] = []
+        self.trace = Trace(
+            header=self._header(title),
+            prompt={"text": prompt if prompt is not None else pair.tokenizer.decode(self.prompt_ids),
+                    "token_ids": self.prompt_ids, "kind": kind},
+        )  # fmt: skip
+        self._name_tokens(self.prompt_ids)
+
+    # -- set-up ----------------------------------------------------------------------------------------------
+
+    def _prompt(self, prompt: str | None, prompt_ids: list[int] | None) -> list[int]:
+        if (prompt is None) == (prompt_ids is None):
+            raise PromptError("give either a prompt text or prompt token ids.")
+        if prompt is not None:
+            if not prompt.strip():
+                raise PromptError(f"the prompt is empty ({prompt!r}); type at least one word.")
+            return self.pair.tokenizer.encode_chat(prompt)
+        assert prompt_ids is not None
+        vocab = self.pair.target.vocab_size
+        bad = [i for i in prompt_ids if not 0 <= i < vocab]
+        if not prompt_ids or bad:
+            raise PromptError(f"prompt token ids must be a non-empty list of ids from 0 to {vocab - 1}; found {bad or 'none'}.")
+        return list(prompt_ids)
+
+    def _largest_tree(self) -> int:
+        """Rows of the largest verify, anchor included."""
+        if self.drafter is None:
+            return 1
+        return 1 + (self.drafter.levels if self.method.kind == "chain" else self.settings.budget)
+
+    def _header(self, title: str) -> dict[str, Any]:
+        s, target = self.settings, self.pair.target
+        return {
+            "title": title,
+            "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "machine": machine_name(target.device),
+            "versions": {"dominotree": dominotree.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "pair": self.pair.info,
+            "settings": {
+                **asdict(s), "scorer": self.method.scorer, "kind": self.method.kind,
+                "builder": "reference" if self.method.kind != "ar" else None,
+                "children": s.children_per_node if self.method.kind == "tree" else None,
+                "normalisation": "whole vocabulary" if s.full_row else "top-M candidates (level 0: whole vocabulary)",
+            },
+            "drafter_label": self.drafter_label,
+            "ar_tokens_per_second": self.pair.ar_tokens_per_second,
+            "record": "full" if self.record else "rounds",
+            "timing_note": "recording runs outside the timed windows; rounds keep their real stage times",
+        }  # fmt: skip
+
+    # -- decoding --------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Round]:
+        with self.pair.lock, torch.inference_mode():
+            try:
+                yield from self._rounds()
+            except GeneratorExit:
+                self._finish("cancelled")
+                raise
+            except Exception:
+                self._finish("error")
+                raise
+
+    def _rounds(self) -> Iterator[Round]:
+        target, s = self.pair.target, self.settings
+        if s.max_new_tokens == 0:
+            return self._finish("max-new-tokens")
+        spare = 3 * self._largest_tree() if self.record else 0
+        cache = target.new_cache(self.cache_rows + spare)
+        started = time.perf_counter_ns()
+        prefilled = target.prefill(torch.tensor(self.prompt_ids, device=target.device), cache, self.cancel.is_set)
+        if prefilled is None:
+            return self._finish("cancelled")
+        context = self._new_context(prefilled.features)
+        first = self.chooser.choose(prefilled.logits[0], len(self.prompt_ids))
+        self.trace.summary["prefill_ms"] = (time.perf_counter_ns() - started) / 1e6
+        self.trace.first_token = first
+        self._name_tokens([first])
+        self._take([first])
+        while (reason := self._stop_reason()) is None:
+            if self.cancel.is_set():
+                reason = "cancelled"
+                break
+            yield self._round(cache, context)
+        self._finish(reason)
+        return None
+
+    def _new_context(self, features: Tensor) -> KVCache | None:
+        """The drafter's context K/V over the prompt; None when drafting is off from the start (fault E41)."""
+        if self.drafter is None:
+            return None
+        room = min(self.cache_rows, self.drafter.context_limit)
+        if len(features) + self.drafter.config.block_size > self.drafter.context_limit:
+            return None
+        context = self.drafter.new_context(room)
+        self.drafter.extend(context, features)
+        return context
+
+    def _round(self, cache: KVCache, context: KVCache | None) -> Round:
+        """One round from the anchor ``self.output[-1]``, whose target row is not computed yet."""
+        target, s = self.pair.target, self.settings
+        anchor, position = self.output[-1], cache.length
+        clock, flags = StageClock(target.device), []
+        embed = self._embed
+        block: DraftBlock | None = None
+        found: Candidates | None = None
+        tree = DraftTree()
+        budget = min(s.budget, self.cache_rows - position - 1)
+        levels = self._levels(position)
+
+        drafting = self.drafter is not None and context is not None and context.length == position
+        if drafting and position + self.drafter.config.block_size > self.drafter.context_limit:  # type: ignore[union-attr]
+            drafting = False
+        if self.drafter is not None and not drafting:
+            flags.append("drafting-off")
+        if drafting and self.drafter is not None and context is not None:
+            head = self.drafter.head
+            with clock.stage("draft"):
+                block = self.drafter.draft(context, anchor)
+                root = head.advance(None, embed([anchor])) if head is not None and self.method.scorer != "marginal" else None
+            if levels < block.levels or budget < s.budget:
+                flags.append("tree-shrunk")
+            with clock.stage("build"):
+                if self.method.kind == "chain":
+                    head_used = head if self.method.scorer == "conditional" else None
+                    tree = chain(block, min(levels, budget if budget < block.levels else levels), head_used, embed)
+                else:
+                    scorer, found = self._scorer(block, root)
+                    tree = best_first(scorer, levels, budget, s.children_per_node)
+        with clock.stage("build"):
+            rows = torch.tensor(tree.rows(anchor), device=target.device)
+            positions = torch.tensor(tree.positions(position), device=target.device)
+            mask = tree.mask().to(target.device)
+        with clock.stage("verify"):
+            verified = target.verify(rows, positions, mask, cache)
+        with clock.stage("commit"):
+            walked = walk(tree, lambda row, depth: self.chooser.choose(verified.logits[row], position + depth + 1), self.stop_ids)
+            cache.commit(walked.rows)
+            if drafting and self.drafter is not None and context is not None:
+                self.drafter.extend(context, verified.features[walked.rows])
+        committed = [tree.token[i] for i in walked.path] + [walked.bonus]
+        rnd = Round(
+            index=len(self.trace.rounds) + 1, anchor=anchor, position=position, nodes=Nodes(), path=walked.path,
+            bonus=walked.bonus, committed=committed, kept=self._take(committed),
+            depth_reached=max(tree.depth, default=0), verified_nodes=len(tree), times_ms=clock.read(), flags=flags,
+        )  # fmt: skip
+        if self.record:
+            self._record(rnd, block, found, tree, verified.logits, cache, levels, budget)
+            rnd.visits = rec.visits(walked, verified.logits)
+        if block is not None and bool(block.base_logits.isnan().any()):
+            flags.append("nan-draft")
+        self._name_tokens([anchor, *committed, *rnd.nodes.token, *(t for v in rnd.visits for t, _ in v.top)])
+        self.trace.rounds.append(rnd)
+        self._watch_acceptance(rnd)
+        return rnd
+
+    def _levels(self, position: int) -> int:
+        """Levels worth drafting from this anchor: the block's, cut where the target's context ends."""
+        if self.drafter is None:
+            return 0
+        return max(0, min(self.drafter.levels, self.pair.target.context_limit - 1 - position))
+
+    def _embed(self, ids: list[int]) -> Tensor:
+        return self.pair.target.embed(torch.tensor(ids, device=self.pair.target.device))
+
+    def _scorer(self, block: DraftBlock, root: Tensor | None) -> tuple[Scorer, Candidates | None]:
+        """The method's scorer for one block."""
+        s = self.settings
+        if self.method.scorer == "marginal":
+            return MarginalScorer(block, s.children_per_node), None
+        found = Candidates.of(block, s.top_m)
+        assert self.drafter is not None and self.drafter.head is not None
+        if self.method.scorer == "static":
+            return StaticScorer(found, self.drafter.head, self._embed, s.full_row, root), found
+        return ConditionalScorer(found, self.drafter.head, self._embed, s.full_row, root), found
+
+    def _record(
+        self, rnd: Round, block: DraftBlock | None, found: Candidates | None, tree: DraftTree, logits: Tensor,
+        cache: KVCache, levels: int, budget: int,
+    ) -> None:  # fmt: skip
+        """Fill the round's nodes, level sums and target scores; leaves decoding untouched."""
+        if block is None or self.drafter is None:
+            return
+        s, head = self.settings, self.drafter.head
+        found = found or Candidates.of(block, s.top_m)
+        trees: dict[str, DraftTree] = {}
+        if self.method.kind == "tree":
+            trees = rec.other_trees(block, found, head, self._embed, levels, budget, s.full_row)
+            if self.method.scorer in trees and s.children is not None:
+                trees[self.method.scorer] = tree  # a non-default children count belongs to the method's own tree
+        seen = rec.anatomy(block, found, head, self._embed, tree, trees, s.full_row)
+        rnd.nodes, rnd.level_logz_m, rnd.level_logz_v = seen.nodes, seen.level_logz_m, seen.level_logz_v
+        for node in rnd.path:
+            rnd.nodes.accepted[node] = True
+        if len(seen.union) > len(tree):
+            logits = rec.union_logits(self.pair.target, cache, rnd.position, seen.union, rnd.anchor)
+        rec.add_target_scores(rnd.nodes, logits)
+
+    # -- bookkeeping -----------------------------------------------------------------------------------------
+
+    def _take(self, tokens: list[int]) -> int:
+        """Append tokens to the output up to max_new_tokens, the context limit and the first stop token; how many."""
+        room = self._output_limit() - len(self.output)
+        for taken, token in enumerate(tokens):
+            if taken == room:
+                return taken
+            self.output.append(token)
+            if token in self.stop_ids:
+                return taken + 1
+        return len(tokens)
+
+    def _output_limit(self) -> int:
+        return min(self.settings.max_new_tokens, self.pair.target.context_limit - len(self.prompt_ids))
+
+    def _stop_reason(self) -> str | None:
+        if self.output and self.output[-1] in self.stop_ids:
+            return "stop-token"
+        if len(self.output) >= self.settings.max_new_tokens:
+            return "max-new-tokens"
+        return "context" if len(self.output) >= self._output_limit() else None
+
+    def _name_tokens(self, ids: list[int]) -> None:
+        for i in ids:
+            if i not in self.trace.tokens:
+                self.trace.tokens[i] = self.pair.tokenizer.token_bytes(i).hex()
+
+    def _watch_acceptance(self, rnd: Round) -> None:
+        """Warn loudly when drafting hardly ever helps: drafter and target may not belong together (fault L22)."""
+        if self.method.kind == "ar" or rnd.index != LOW_TAU_ROUNDS:
+            return
+        tau = sum(len(r.committed) for r in self.trace.rounds) / rnd.index
+        if tau < LOW_TAU:
+            rnd.flags.append("low-acceptance")
+            self.trace.summary.setdefault("warnings", []).append(
+                f"after {rnd.index} rounds only {tau:.2f} tokens are committed per round: the drafter does not seem to "
+                "belong to this target (or its shift_label is wrong)"
+            )
+
+    def _finish(self, reason: str) -> None:
+        """Fill the summary and the counterfactuals; called once, however the run ends."""
+        rounds = self.trace.rounds
+        committed = sum(len(r.committed) for r in rounds)
+        decode_ms = sum(sum(r.times_ms.values()) for r in rounds)
+        self.trace.summary |= {
+            "tau": committed / len(rounds) if rounds else None,
+            "rounds": len(rounds),
+            "committed": committed,
+            "accepted_drafts": sum(len(r.path) for r in rounds),
+            "new_tokens": len(self.output),
+            "token_ids": list(self.output),
+            "text": self.pair.tokenizer.decode(self.output),
+            "stop_reason": reason,
+            "stop_token": self.output[-1] if reason == "stop-token" else None,
+            "prefill_ms": self.trace.summary.get("prefill_ms"),
+            "decode_ms": decode_ms,
+            "tokens_per_second": 1000 * committed / decode_ms if decode_ms > 0 else None,
+            "near_ties": [asdict(t) for t in self.chooser.near_ties],
+        }
+        self.trace.summary.setdefault("warnings", [])
+        finish(self.trace)
+
+
+def generate(pair: Pair, prompt: str | None = None, settings: Settings | None = None, **kwargs: Any) -> Trace:
+    """Decode to the end without recording; returns the finished trace (keyword arguments as for Run)."""
+    run = Run(pair, prompt, settings, **{"record": False, **kwargs})
+    for _ in run:
+        pass
+    return run.trace
+
+
+__all__ = ["MAX_BUDGET", "Run", "Settings", "generate", "machine_name"]
