@@ -248,6 +248,7 @@ def _make_round(
     budget: int,
     children: int,
     scorers: Iterable[str],
+    stop_id: int,
     with_pops: bool,
     rng: random.Random,
 ) -> tr.Round:
@@ -271,7 +272,7 @@ def _make_round(
     order = {path: k for k, path in enumerate(trees.get("verified", []))}
 
     accepted: list[tuple[int, ...]] = []
-    while tuple(text[: len(accepted) + 1]) in order:
+    while tuple(text[: len(accepted) + 1]) in order and stop_id not in text[: len(accepted)]:
         accepted.append(tuple(text[: len(accepted) + 1]))
     where = {path: k for k, path in enumerate(bits)}
 
@@ -310,6 +311,7 @@ def _make_round(
 
     path_nodes = [where[path] for path in accepted]
     committed = list(text[: len(accepted) + 1])
+    kept = committed.index(stop_id) + 1 if stop_id in committed else len(committed)
     visits = []
     for depth, node in enumerate([-1, *path_nodes]):
         others = [
@@ -343,7 +345,7 @@ def _make_round(
         path=path_nodes,
         bonus=committed[-1],
         committed=committed,
-        kept=len(committed),
+        kept=kept,
         depth_reached=max((len(p) for p in order), default=0),
         verified_nodes=len(order),
         times_ms=times,
@@ -368,6 +370,7 @@ def make_trace(
     vocabulary: Sequence[bytes] = VOCABULARY,
     pops_for: Iterable[int] = (),
     cut: int = 0,
+    stop: int | None = None,
     temperature: float = 0.0,
     finished: bool = True,
 ) -> tr.Trace:
@@ -375,7 +378,8 @@ def make_trace(
 
     ``nodes`` is the budget of each scorer's tree (the union has up to three times as many); ``scorers`` whose
     trees are recorded; ``skill`` in (0, 1): how often the drafter is right; ``pops_for``: rounds with a full
-    record of every pop; ``cut``: how many tokens of the last round are cut off (at least one stays);
+    record of every pop; ``cut``: tokens of the last round that the token limit cuts off (at least one stays);
+    ``stop``: the last round's text has a stop token in this place (0 …, if the round gets that far);
     ``finished=False`` leaves out the summary, as a run that is still going.
     """
     scorer, builder, label, _ = METHODS[method]
@@ -420,6 +424,8 @@ def make_trace(
     wanted = set(pops_for)
     for index in range(1, rounds + 1):
         after = text_from(done, levels + 1)
+        if stop is not None and index == rounds:
+            after[min(stop, levels)] = stop_id
         drafts = _Drafts(_mix(seed, index), after, ids, levels, width, skill)
         this = _make_round(
             index,
@@ -431,12 +437,14 @@ def make_trace(
             budget=nodes,
             children=children,
             scorers=scorers,
+            stop_id=stop_id,
             with_pops=index in wanted,
             rng=rng,
         )
         trace.rounds.append(this)
         done += len(this.committed)
-    if trace.rounds and cut:
+    stopped = bool(trace.rounds) and stop_id in trace.rounds[-1].committed
+    if trace.rounds and cut and not stopped:
         last = trace.rounds[-1]
         last.kept = max(1, len(last.committed) - cut)
     used = {first, stop_id}
@@ -458,8 +466,8 @@ def make_trace(
             "new_tokens": len(out),
             "token_ids": out,
             "text": b"".join(names[t] for t in out).decode("utf-8", "replace"),
-            "stop_reason": "max-new-tokens",
-            "stop_token": None,
+            "stop_reason": "stop-token" if stopped else "max-new-tokens",
+            "stop_token": stop_id if stopped else None,
             "prefill_ms": 42.0,
             "decode_ms": spent,
             "tokens_per_second": 1000 * (len(out) - 1) / spent if spent else None,
@@ -500,6 +508,7 @@ def traces(draw: st.DrawFn, odd: bool = False) -> tr.Trace:
     if odd:
         token = st.sampled_from(ODD_TOKENS) | st.binary(max_size=6) | st.text(max_size=4).map(str.encode)
         vocabulary = draw(st.lists(token.filter(lambda b: b != STOP_TOKEN), min_size=4, max_size=12))
+    finished = draw(st.booleans())
     trace = make_trace(
         draw(st.integers(0, 5)),
         draw(st.integers(1, 20)),
@@ -512,6 +521,7 @@ def traces(draw: st.DrawFn, odd: bool = False) -> tr.Trace:
         vocabulary=vocabulary,
         pops_for=draw(st.sampled_from([(), (1, 2)])),
         cut=draw(st.integers(0, 3)),
-        finished=draw(st.booleans()),
+        stop=draw(st.none() | st.integers(0, 4)) if finished else None,
+        finished=finished,
     )
     return spoil(trace, seed) if odd else trace
