@@ -172,7 +172,7 @@ class Run:
             "title": title,
             "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "machine": machine_name(target.device),
-            "versions": {"dominotree": dominotree.__version__, "torch": torch.__version__, "python": platform.python_version()},
+            "versions": {"dominotree": dominotree.__version__, "torch": str(torch.__version__), "python": platform.python_version()},
             "pair": self.pair.info,
             "settings": {
                 **asdict(s), "scorer": self.method.scorer, "kind": self.method.kind,
@@ -255,6 +255,8 @@ class Run:
             head = self.drafter.head
             with clock.stage("draft"):
                 block = self.drafter.draft(context, anchor)
+                if block.repair():
+                    flags.append("nan-draft")
                 root = head.advance(None, embed([anchor])) if head is not None and self.method.scorer != "marginal" else None
             if levels < block.levels or budget < s.budget:
                 flags.append("tree-shrunk")
@@ -285,8 +287,6 @@ class Run:
         if self.record:
             self._record(rnd, block, found, tree, verified.logits, cache, levels, budget)
             rnd.visits = rec.visits(walked, verified.logits)
-        if block is not None and bool(block.base_logits.isnan().any()):
-            flags.append("nan-draft")
         self._name_tokens([anchor, *committed, *rnd.nodes.token, *(t for v in rnd.visits for t, _ in v.top)])
         self.trace.rounds.append(rnd)
         self._watch_acceptance(rnd)
@@ -364,13 +364,14 @@ class Run:
 
     def _watch_acceptance(self, rnd: Round) -> None:
         """Warn loudly when drafting hardly ever helps: drafter and target may not belong together (fault L22)."""
-        if self.method.kind == "ar" or rnd.index != LOW_TAU_ROUNDS:
+        drafted = [r for r in self.trace.rounds if r.verified_nodes]
+        if rnd.verified_nodes == 0 or len(drafted) != LOW_TAU_ROUNDS:
             return
-        tau = sum(len(r.committed) for r in self.trace.rounds) / rnd.index
+        tau = sum(len(r.committed) for r in drafted) / len(drafted)
         if tau < LOW_TAU:
             rnd.flags.append("low-acceptance")
             self.trace.summary.setdefault("warnings", []).append(
-                f"after {rnd.index} rounds only {tau:.2f} tokens are committed per round: the drafter does not seem to "
+                f"after {len(drafted)} rounds only {tau:.2f} tokens are committed per round: the drafter does not seem to "
                 "belong to this target (or its shift_label is wrong)"
             )
 

@@ -84,6 +84,18 @@ class DraftBlock:
     def levels(self) -> int:
         return len(self.base_logits)
 
+    def repair(self) -> bool:
+        """Take NaN out of the base logits, in place; True where there was any (fault N03).
+
+        A NaN entry becomes -inf; a row without any finite entry becomes uniform.
+        """
+        bad = self.base_logits.isnan().any(dim=-1)
+        if not bool(bad.any()):
+            return False
+        self.base_logits.nan_to_num_(nan=float("-inf"), posinf=float("inf"), neginf=float("-inf"))
+        self.base_logits[bad & ~self.base_logits.isfinite().any(dim=-1)] = 0.0
+        return True
+
 
 class Drafter:
     """The block-diffusion backbone; shares the target's embeddings and LM head. ``head`` is None for DFlash."""

@@ -70,25 +70,19 @@ class Candidates:
     base: Tensor
     logz_m: Tensor
     logz_v: Tensor
-    nan_levels: list[int]
 
     @classmethod
     @torch.inference_mode()
     def of(cls, block: DraftBlock, top_m: int | None) -> Candidates:
         """``top_m`` None means the full vocabulary."""
         logits = block.base_logits
-        bad = logits.isnan().any(dim=-1)
-        nan_levels = bad.nonzero().flatten().tolist()
-        if nan_levels:
-            logits = torch.nan_to_num(logits, nan=float("-inf"))
-            logits[bad & ~logits.isfinite().any(dim=-1)] = 0.0
         vocab = logits.shape[-1]
         if top_m is None or top_m >= vocab:
             ids = torch.arange(vocab, device=logits.device).expand(len(logits), -1)
         else:
             ids = top_ids(logits, top_m).sort(dim=-1).values
         base = logits.gather(-1, ids)
-        return cls(block, ids, base, base.logsumexp(-1), logits.logsumexp(-1), nan_levels)
+        return cls(block, ids, base, base.logsumexp(-1), logits.logsumexp(-1))
 
 
 def best(ids: Tensor, scores: Tensor, count: int) -> tuple[list[int], list[float]]:

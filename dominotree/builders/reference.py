@@ -64,7 +64,6 @@ def chain(block: DraftBlock, levels: int, head: CorrectionHead | None, embed: An
         row = block.base_logits[level]
         if head is not None and parts is not None and state is not None and level >= head.prefix_len:
             row = row + head.delta(parts[level], state, head.output_rows())[0]
-        row = torch.nan_to_num(row, nan=float("-inf"))
         token = argmax_low(row)
         score += float(row[token] - row.logsumexp(-1))
         tree.add(token, level - 1, score)

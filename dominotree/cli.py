@@ -1,0 +1,250 @@
+"""The ``dominotree`` command. Results go to standard output, progress to standard error.
+
+Exit code 0 on success, 2 on bad arguments, 1 on failure; each failure is one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dominotree import __version__
+from dominotree.errors import DominoTreeError, PromptError, SettingsError
+
+if TYPE_CHECKING:
+    from dominotree.decode import Run, Settings
+
+
+class Parser(argparse.ArgumentParser):
+    """Bad arguments are one sentence, without the usage wall."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def top_m(text: str) -> int | None:
+    """``--top-m``: a number, or 'full' for the whole vocabulary."""
+    if text == "full":
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor 'full'") from None
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options that ``generate`` and ``trace`` share."""
+    parser.add_argument("--prompt", required=True, help="the user's message; it goes through the chat template")
+    parser.add_argument("--method", default="dominotree", help="ar, dflash, domino, ddtree, marginal, static or dominotree")
+    parser.add_argument("--budget", type=int, default=16, help="tree nodes besides the root (default 16)")
+    parser.add_argument("--top-m", type=top_m, default=64, help="candidates per level that are corrected, or 'full'")
+    parser.add_argument("--children", type=int, default=None, help="children per node (default: the method's)")
+    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--max-new-tokens", type=int, default=128)
+    parser.add_argument("--full-row", action="store_true", help="normalise corrected levels over the whole vocabulary")
+    add_pair_options(parser)
+
+
+def add_pair_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--pair", default="default", help="default, qwen3-4b or qwen3-8b")
+    parser.add_argument("--target", help="a target's folder or hub id, instead of --pair")
+    parser.add_argument("--drafter", help="a Domino drafter's folder or hub id")
+    parser.add_argument("--dflash", help="a DFlash drafter's folder or hub id")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--dtype", default="float32", help="float32 or bfloat16")
+    parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="dominotree", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+
+    setup = commands.add_parser("setup", help="fetch and convert the default pair once")
+    setup.set_defaults(run=cmd_setup)
+
+    generate = commands.add_parser("generate", help="decode one prompt")
+    add_run_options(generate)
+    generate.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    generate.set_defaults(run=cmd_generate)
+
+    trace = commands.add_parser("trace", help="decode one prompt and write every round to a file")
+    add_run_options(trace)
+    trace.add_argument("--out", required=True, type=Path, help="where to write, for example run.json.gz")
+    trace.add_argument("--title", default="", help="a title shown on the page")
+    trace.set_defaults(run=cmd_trace)
+
+    export = commands.add_parser("export", help="turn a trace into tables")
+    export.add_argument("trace", type=Path, help="a file written by 'dominotree trace' or exported from the page")
+    export.add_argument("--csv", type=Path, required=True, metavar="DIR", help="folder for rounds.csv and nodes.csv")
+    export.set_defaults(run=cmd_export)
+
+    record = commands.add_parser("record", help="record the runs that the page replays (assets/traces)")
+    record.add_argument("--out", type=Path, default=Path("assets/traces"))
+    record.add_argument("--only", nargs="*", default=None, help="names of single runs to record again")
+    add_pair_options(record)
+    record.set_defaults(run=cmd_record)
+
+    bench = commands.add_parser("bench", help="reproduce the figures of docs/performance.md")
+    kinds = bench.add_subparsers(dest="bench", required=True, parser_class=Parser)
+    exact = kinds.add_parser("exact", help="round by round against an independent implementation")
+    exact.add_argument("--texts", type=int, default=None, help="only the first N of the 12 texts")
+    identical = kinds.add_parser("identical", help="every method's tokens against ar's")
+    identical.add_argument("--prompts", type=int, default=48)
+    identical.add_argument("--tokens", type=int, default=64)
+    identical.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.7, 1.0])
+    identical.add_argument("--methods", nargs="+", default=None)
+    identical.add_argument("--start", type=int, default=0, help="first prompt, to split the work")
+    speed = kinds.add_parser("speed", help="tokens per second of every method against ar, side by side")
+    speed.add_argument("--prompts", type=int, default=6)
+    speed.add_argument("--tokens", type=int, default=64)
+    speed.add_argument("--methods", nargs="+", default=None)
+    table = kinds.add_parser("accepted", help="tokens per round on fixed texts, by method and prompt set")
+    table.add_argument("--texts", type=int, default=None, help="only N texts of each set")
+    table.add_argument("--budgets", type=int, nargs="+", default=[16, 64])
+    for kind in (exact, identical, speed, table):
+        kind.add_argument("--out", type=Path, help="also write the result as JSON")
+        add_pair_options(kind)
+        kind.set_defaults(run=cmd_bench)
+    return parser
+
+
+def cmd_setup(args: argparse.Namespace) -> None:
+    from dominotree.default_pair import ensure
+
+    pair = ensure(progress=True)
+    print(f"default pair ready: {pair.target_dir} and {pair.drafter_dir}")
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    from dominotree.decode import Settings
+
+    return Settings(
+        method=args.method, budget=args.budget, top_m=args.top_m, children=args.children, temperature=args.temperature,
+        seed=args.seed, max_new_tokens=args.max_new_tokens, full_row=args.full_row,
+    )  # fmt: skip
+
+
+def open_pair(args: argparse.Namespace) -> Any:
+    import torch
+
+    from dominotree.checkpoints import load_pair
+
+    if args.threads is not None:
+        if args.threads < 1:
+            raise SettingsError(f"--threads must be at least 1, not {args.threads}.")
+        torch.set_num_threads(args.threads)
+    return load_pair(
+        args.pair, target=args.target, drafter=args.drafter, dflash=args.dflash, device=args.device, dtype=args.dtype
+    )
+
+
+def start_run(args: argparse.Namespace, record: bool) -> Run:
+    """A checked run: settings and prompt are refused before the model is loaded where that is possible."""
+    settings = settings_of(args)
+    if not args.prompt.strip():
+        raise PromptError(f"the prompt is empty ({args.prompt!r}); type at least one word.")
+    from dominotree.decode import Run
+
+    return Run(open_pair(args), args.prompt, settings, record=record, title=getattr(args, "title", ""))
+
+
+def drain(run: Run, show: Callable[[str], None]) -> None:
+    """Decode to the end, telling ``show`` after each round how far it is."""
+    for rnd in run:
+        show(f"\rround {rnd.index}: {len(run.output)} of {run.settings.max_new_tokens} tokens")
+    show("\n")
+
+
+def progress(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+def cmd_generate(args: argparse.Namespace) -> None:
+    run = start_run(args, record=False)
+    drain(run, progress)
+    summary, s = run.trace.summary, run.settings
+    if not args.json:
+        print(summary["text"])
+        tau = "–" if summary["tau"] is None else f"{summary['tau']:.2f}"
+        rate = "–" if summary["tokens_per_second"] is None else f"{summary['tokens_per_second']:.1f}"
+        label = f" on {run.drafter_label}" if run.drafter_label else ""
+        progress(
+            f"{s.method}{label}: {summary['new_tokens']} tokens in {summary['rounds']} rounds, τ {tau}, "
+            f"{rate} tokens/s, stopped by {summary['stop_reason']}\n"
+        )
+        return
+    keys = ("token_ids", "text", "rounds", "tau", "tokens_per_second", "stop_reason", "stop_token", "new_tokens",
+            "committed", "accepted_drafts", "prefill_ms", "decode_ms", "near_ties", "warnings")  # fmt: skip
+    out = {"method": s.method, "drafter": run.drafter_label, **{k: summary[k] for k in keys},
+           "settings": run.trace.header["settings"], "prompt_token_ids": run.prompt_ids}  # fmt: skip
+    print(json.dumps(finite(out), ensure_ascii=False, allow_nan=False))
+
+
+def finite(value: Any) -> Any:
+    """The value with infinities and NaN as null: strict JSON has no word for them."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def cmd_trace(args: argparse.Namespace) -> None:
+    if not args.out.parent.is_dir():
+        raise SettingsError(f"the folder {str(args.out.parent)!r} of --out does not exist; create it first.")
+    run = start_run(args, record=True)
+    drain(run, progress)
+    from dominotree.trace import save
+
+    save(run.trace, args.out)
+    print(f"{args.out}: {len(run.trace.rounds)} rounds, run {run.trace.run_id}")
+
+
+def cmd_export(args: argparse.Namespace) -> None:
+    from dominotree.trace import export_csv
+
+    for path in export_csv(args.trace, args.csv):
+        print(path)
+
+
+def cmd_record(args: argparse.Namespace) -> None:
+    from dominotree.bench.recordings import record_all
+
+    record_all(open_pair(args), args.out, args.only, progress)
+
+
+def cmd_bench(args: argparse.Namespace) -> None:
+    from dominotree import bench
+
+    result = bench.run(args, open_pair(args), progress)
+    if args.out:
+        args.out.write_text(json.dumps(finite(result), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    args = build_parser().parse_args(argv)
+    try:
+        args.run(args)
+    except (SettingsError, PromptError) as error:
+        print(f"dominotree: {error}", file=sys.stderr)
+        return 2
+    except (DominoTreeError, OSError) as error:
+        print(f"dominotree: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("dominotree: stopped", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
