@@ -1,0 +1,46 @@
+"""DominoTree Live: ``python app.py`` serves the page; see ``python app.py --help``."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="app.py", description="DominoTree Live: speculative decoding made visible."
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default %(default)s; 0.0.0.0 for all)"
+    )
+    parser.add_argument("--port", type=int, default=7860, help="port to listen on (default %(default)s)")
+    parser.add_argument(
+        "--replay-only", action="store_true", help="show recorded runs only; never load a model"
+    )
+    parser.add_argument("--pair", default="default", help="pair to run prompts with (default: %(default)s)")
+    parser.add_argument("--target", help="target model: hub id or local folder (instead of --pair)")
+    parser.add_argument("--drafter", help="its Domino drafter: hub id or local folder")
+    parser.add_argument("--dflash", help="its DFlash drafter: hub id or local folder")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
+    return parser
+
+
+def main() -> None:
+    asked = arguments().parse_args()
+    import uvicorn
+
+    from viz.library import Library
+    from viz.live import PairEngine
+    from viz.server import create_app
+    from viz.sessions import NoEngine, Sessions
+
+    if asked.replay_only:
+        app = create_app(Library(), Sessions(NoEngine()))
+    else:
+        engine = PairEngine(asked.pair, asked.target, asked.drafter, asked.dflash, asked.device)
+        app = create_app(Library(), Sessions(engine), on_start=engine.start)
+    print(f"DominoTree Live: http://{asked.host}:{asked.port}", flush=True)
+    uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning", timeout_graceful_shutdown=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""The Gradio page: tabs, controls and wiring. What happens in the browser is in ``shell/page.js``.
+
+A tab is a bar of controls above a player (a ``gr.HTML`` whose script hands its element to the shell).
+Recorded runs are chosen and shown by the browser alone; Run asks Python for a ticket, and the shell then
+follows the run itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI
+
+from dominotree.errors import DominoTreeError
+from viz.library import Library
+from viz.quick_gradio import gr
+from viz.sessions import LIVE_METHODS, Sessions
+from viz.theme import theme
+
+TITLE = "DominoTree Live"
+DEFAULT_PROMPT = "Explain in three short sentences why the sky is blue."
+COMPARED = ("dominotree", "ddtree")  # what Compare opens with
+
+_serial = itertools.count(1)  # makes every answer differ, so that the browser notices each of them
+
+
+def _player(tab: str) -> gr.HTML:
+    """The place of a player. The template is constant: no text of a run ever passes through it."""
+    return gr.HTML(
+        value="",
+        html_template=f'<div class="dt-player" data-tab="{tab}"></div>',
+        js_on_load=(
+            f"DominoPage.mount('{tab}', element.querySelector('.dt-player'), () => trigger('submit'));"
+            f"watch('value', () => DominoPage.ticket('{tab}', props.value));"
+        ),
+        apply_default_css=False,
+        elem_id=f"{tab}-player",
+        elem_classes=["dt-player-block"],
+    )
+
+
+def _bar(tab: str) -> gr.HTML:
+    """Status line: what is happening, and errors as one sentence."""
+    return gr.HTML(
+        value="",
+        html_template='<p class="dt-status" role="status" aria-live="polite"></p>',
+        js_on_load=f"DominoPage.mountStatus('{tab}', element.querySelector('.dt-status'));",
+        apply_default_css=False,
+        elem_classes=["dt-status-block"],
+        scale=1,
+    )
+
+
+def _numbers(tab: str, sessions: Sessions) -> list[gr.Number | gr.Textbox]:
+    """The settings of a live run, in the order of ``_setting_names``."""
+    limits = sessions.limits
+    with gr.Row(elem_id=f"{tab}-settings", elem_classes=["dt-settings"]):
+        return [
+            gr.Number(16, label=f"Budget (nodes, 1–{limits.budget})", precision=0, min_width=110),
+            gr.Number(64, label="Top-M candidates", precision=0, min_width=110),
+            gr.Number(0, label="Temperature", step=0.1, min_width=110),
+            gr.Textbox("", label="Seed (blank: random)", placeholder="random", max_lines=1, min_width=110),
+            gr.Number(128, label=f"New tokens (1–{limits.max_new_tokens})", precision=0, min_width=110),
+        ]
+
+
+_setting_names = ("budget", "top_m", "temperature", "seed", "max_new_tokens")
+
+
+def _ticket(
+    sessions: Sessions, methods: list[Any], prompt: Any, values: tuple[Any, ...], request: gr.Request
+) -> str:
+    """Queue a run for the visitor of this request; what the browser needs to follow it, or a sentence."""
+    visitor = request.session_hash or f"direct-{next(_serial)}"
+    shared = dict(zip(_setting_names, values, strict=True))
+    try:
+        job = sessions.submit(visitor, prompt, [{"method": method, **shared} for method in methods])
+    except DominoTreeError as error:
+        return json.dumps({"serial": next(_serial), "error": str(error)})
+    return json.dumps(
+        {"serial": next(_serial), "token": job.token, "methods": [s["method"] for s in job.settings]}
+    )
+
+
+def _run_handler(sessions: Sessions) -> Callable[..., str]:
+    """The handler of Run in Explore; the order of its arguments is that of the components wired to it."""
+
+    def run(
+        method: Any, prompt: Any, budget: Any, top_m: Any, heat: Any, seed: Any, new: Any, request: gr.Request
+    ) -> str:
+        return _ticket(sessions, [method], prompt, (budget, top_m, heat, seed, new), request)
+
+    return run
+
+
+def _compare_handler(sessions: Sessions) -> Callable[..., str]:
+    """The handler of Run both in Compare."""
+
+    def compare(
+        left: Any, right: Any, prompt: Any, budget: Any, top_m: Any, heat: Any, seed: Any, new: Any,
+        request: gr.Request,
+    ) -> str:  # fmt: skip
+        return _ticket(sessions, [left, right], prompt, (budget, top_m, heat, seed, new), request)
+
+    return compare
+
+
+def _choices(groups: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], str | None]:
+    return [(group["title"], group["key"]) for group in groups], groups[0]["key"] if groups else None
+
+
+def _live_controls(
+    tab: str, sessions: Sessions, prompt: str, label: str, run_label: str, with_method: bool
+) -> dict[str, Any]:
+    """The right half of a bar: prompt, method, Settings, Run, Stop."""
+    parts: dict[str, Any] = {}
+    with gr.Row(elem_classes=["dt-group", "dt-live"], visible=sessions.engine.state != "off"):
+        parts["prompt"] = gr.Textbox(
+            prompt, label=label, lines=1, max_lines=5, scale=1, min_width=220, elem_id=f"{tab}-prompt"
+        )
+        if with_method:
+            parts["method"] = gr.Dropdown(
+                [(title, name) for name, title in LIVE_METHODS.items()],
+                value="dominotree",
+                label="Method",
+                filterable=False,
+                scale=0,
+                min_width=190,
+                elem_id=f"{tab}-method",
+            )
+        parts["more"] = gr.Button("Settings", scale=0, min_width=88, elem_id=f"{tab}-more")
+        parts["run"] = gr.Button(run_label, variant="primary", scale=0, min_width=76, elem_id=f"{tab}-run")
+        parts["stop"] = gr.Button(
+            "Stop", scale=0, min_width=68, elem_id=f"{tab}-stop", elem_classes=["dt-stop"]
+        )
+    return parts
+
+
+def _footer(tab: str) -> None:
+    """Status and files of the run that is shown."""
+    with gr.Row(elem_classes=["dt-bar-2"]):
+        _bar(tab)
+        with gr.Row(elem_classes=["dt-files"]):
+            for title, what in (
+                ("Rounds CSV", "rounds.csv"),
+                ("Nodes CSV", "nodes.csv"),
+                ("Trace JSON", "trace.json"),
+            ):
+                button = gr.Button(
+                    title, size="sm", scale=0, min_width=60, elem_id=f"{tab}-{what.replace('.', '-')}"
+                )
+                button.click(None, js=f"() => {{ DominoPage.download('{tab}', '{what}'); }}")
+            if tab == "explore":
+                button = gr.Button("Import", size="sm", scale=0, min_width=60, elem_id="explore-import")
+                button.click(None, js="() => { DominoPage.chooseImport('explore'); }")
+
+
+def _explore(library: Library, sessions: Sessions) -> None:
+    groups = library.menu()
+    keys, first = _choices(groups)
+    with gr.Row(elem_classes=["dt-bar"]):
+        with gr.Row(elem_classes=["dt-group", "dt-recorded"]):
+            group = gr.Dropdown(
+                keys,
+                value=first,
+                label="Recorded run",
+                filterable=False,
+                min_width=120,
+                elem_id="explore-group",
+            )
+            run = gr.Dropdown(
+                [(r["title"], r["id"]) for r in groups[0]["runs"]] if groups else [],
+                value=groups[0]["runs"][0]["id"] if groups else None,
+                show_label=False,
+                label="Method of the recorded run",
+                filterable=False,
+                min_width=180,
+                elem_id="explore-run-choice",
+            )
+        prompt = groups[0]["prompt"] if groups else DEFAULT_PROMPT
+        live = _live_controls(
+            "explore", sessions, prompt, "Or run a prompt of your own", "Run", with_method=True
+        )
+    numbers = _numbers("explore", sessions)
+    _footer("explore")
+    player = _player("explore")
+
+    group.input(
+        None, [group, run], [run, live["prompt"]], js="(g, r) => DominoPage.pickGroup('explore', g, r)"
+    )
+    run.input(None, [run], None, js="(r) => { DominoPage.pickRun('explore', r); }")
+    player.submit(None, None, [group, run], js="() => DominoPage.menu('explore')")
+    live["more"].click(None, js="() => { DominoPage.toggleSettings('explore'); }")
+    live["stop"].click(None, js="() => { DominoPage.stop('explore'); }")
+    gr.on(
+        [live["run"].click, live["prompt"].submit],
+        _run_handler(sessions),
+        [live["method"], live["prompt"], *numbers],
+        [player],
+        js="(...values) => DominoPage.starting('explore', values)",
+        queue=False,
+        preprocess=False,
+        postprocess=False,
+        show_progress="hidden",
+        trigger_mode="multiple",
+        concurrency_limit=None,
+        api_name="run",
+        api_visibility="private",
+    )
+
+
+def _compare(library: Library, sessions: Sessions) -> None:
+    groups = library.menu()
+    keys, first = _choices(groups)
+    methods = [(title, name) for name, title in LIVE_METHODS.items()]
+    with gr.Row(elem_classes=["dt-bar"]):
+        with gr.Row(elem_classes=["dt-group", "dt-recorded"]):
+            group = gr.Dropdown(
+                keys,
+                value=first,
+                label="Recorded runs",
+                filterable=False,
+                min_width=120,
+                elem_id="compare-group",
+            )
+            sides = [
+                gr.Dropdown(
+                    methods,
+                    value=method,
+                    label=side,
+                    filterable=False,
+                    min_width=160,
+                    elem_id=f"compare-{side.lower()}",
+                )
+                for side, method in zip(("Left", "Right"), COMPARED, strict=True)
+            ]
+        prompt = groups[0]["prompt"] if groups else DEFAULT_PROMPT
+        live = _live_controls(
+            "compare", sessions, prompt, "Or run both on a prompt of your own", "Run both", with_method=False
+        )
+    numbers = _numbers("compare", sessions)
+    _footer("compare")
+    player = _player("compare")
+
+    group.input(None, [group], [live["prompt"]], js="(g) => DominoPage.pickPair('compare', {group: g})")
+    for index, side in enumerate(sides):
+        side.input(
+            None,
+            [side],
+            None,
+            js=f"(m) => {{ DominoPage.pickPair('compare', {{side: {index}, method: m}}); }}",
+        )
+    live["more"].click(None, js="() => { DominoPage.toggleSettings('compare'); }")
+    live["stop"].click(None, js="() => { DominoPage.stop('compare'); }")
+    gr.on(
+        [live["run"].click, live["prompt"].submit],
+        _compare_handler(sessions),
+        [*sides, live["prompt"], *numbers],
+        [player],
+        js="(...values) => DominoPage.starting('compare', values)",
+        queue=False,
+        preprocess=False,
+        postprocess=False,
+        show_progress="hidden",
+        trigger_mode="multiple",
+        concurrency_limit=None,
+        api_name="compare",
+        api_visibility="private",
+    )
+
+
+#: The tabs in order: title -> what builds it. Lessons, Benchmarks and Present find their places here.
+TABS: dict[str, Callable[[Library, Sessions], None]] = {"Explore": _explore, "Compare": _compare}
+
+
+def build(library: Library, sessions: Sessions) -> gr.Blocks:
+    """The whole page."""
+    with gr.Blocks(title=TITLE, analytics_enabled=False, fill_width=True) as blocks:
+        gr.HTML(
+            value="",
+            html_template=(
+                '<header class="dt-head"><h1>DominoTree <span>Live</span></h1>'
+                '<div class="dt-head-right"><span class="dt-badge" role="status"></span>'
+                '<button type="button" class="dt-theme" aria-label="Switch between light and dark"></button>'
+                "</div></header>"
+            ),
+            js_on_load="DominoPage.mountHeader(element);",
+            apply_default_css=False,
+            elem_classes=["dt-head-block"],
+        )
+        with gr.Tabs(elem_classes=["dt-tabs"]):
+            for title, build_tab in TABS.items():
+                with gr.Tab(title, id=title.lower(), elem_classes=["dt-tab"]):
+                    build_tab(library, sessions)
+    blocks.queue(default_concurrency_limit=None)
+    return blocks
+
+
+def head(library: Library, sessions: Sessions, version: str) -> str:
+    """The top of the HTML: the player and the first recorded run begin to load before Gradio does."""
+    groups = library.menu()
+    config = {
+        "version": version,
+        "groups": groups,
+        "compared": COMPARED,
+        "methods": LIVE_METHODS,
+        "live": sessions.engine.state != "off",
+        "importBytes": sessions.limits.import_bytes,
+    }
+    embedded = json.dumps(config, ensure_ascii=False).replace("<", "\\u003c")
+    first = f"recorded/{groups[0]['runs'][0]['id']}.json?v={version}" if groups else ""
+    lines = [
+        '<base href="./" />',
+        f"<title>{TITLE}</title>",
+        '<meta name="color-scheme" content="light dark" />',
+        '<link rel="icon" href="shell/icon.svg" type="image/svg+xml" />',
+        f'<link rel="preload" href="{first}" as="fetch" crossorigin />' if first else "",
+        f'<link rel="stylesheet" href="player/{version}/player.css" />',
+        f'<link rel="stylesheet" href="shell/{version}/page.css" />',
+        f'<script type="application/json" id="dt-config">{embedded}</script>',
+        f'<script defer src="player/{version}/vendor/plotly-basic.min.js"></script>',
+        f'<script defer src="player/{version}/player.js"></script>',
+        f'<script defer src="shell/{version}/page.js"></script>',
+    ]
+    return "\n".join(line for line in lines if line)
+
+
+def mount(app: FastAPI, blocks: gr.Blocks) -> None:
+    """Put the Blocks at the root of ``app``, with everything off that a page for visitors does not need."""
+    gr.mount_gradio_app(
+        app,
+        blocks,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        show_error=False,
+        max_file_size="1kb",
+        ssr_mode=False,
+        enable_monitoring=False,
+        mcp_server=False,
+        pwa=False,
+        theme=theme(),
+    )

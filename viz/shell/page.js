@@ -1,0 +1,485 @@
+/* The shell around the player: shows recorded runs, follows live ones, saves and takes in files.
+
+   Gradio's controls call DominoPage.*; the player (DominoPlayer) draws. A tab's `shown` says which run is on the
+   screen, and every export is of that run. Live rounds come over one EventSource, which the browser itself resumes
+   behind the last event it has seen. All addresses are relative to the page. */
+(() => {
+  "use strict";
+
+  const config = JSON.parse(document.getElementById("dt-config").textContent);
+  const address = (path) => new URL(path, document.baseURI).href;
+  const groups = new Map(config.groups.map((group) => [group.key, group]));
+  const OWN = "own"; // the group of this visitor's live and imported runs
+
+  class Tab {
+    constructor(name) {
+      this.name = name;
+      this.player = null;
+      this.element = null;
+      this.waiting = null; // what to show once the player is there
+      this.status = null;
+      this.message = ["", "info"];
+      this.shown = []; // [{base, title}], one per pane: where the files of the run on the screen are
+      this.live = null; // the run being followed
+      this.turn = 0; // raised by everything that changes what is shown: late answers to older wishes are dropped
+      this.own = []; // this visitor's runs: {id, title, panes}
+      this.tell = () => {};
+      this.pick = { group: config.groups[0]?.key, methods: [...config.compared] };
+    }
+
+    /** Run `draw(player)` now, or when the tab's player comes into being (a tab is built when it is first opened). */
+    with(draw) {
+      if (this.player) draw(this.player);
+      else this.waiting = draw;
+    }
+
+    say(text, kind = "info", action = null) {
+      this.message = [text, kind, action];
+      if (!this.status) return;
+      this.status.textContent = text;
+      this.status.dataset.kind = kind;
+      if (action) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "dt-inline";
+        button.textContent = action.title;
+        button.addEventListener("click", action.run);
+        this.status.append(" ", button);
+      }
+    }
+  }
+
+  const tabs = { explore: new Tab("explore"), compare: new Tab("compare") };
+
+  // ---- recorded runs: fetched once, kept as text so that every player gets its own copy
+
+  const texts = new Map();
+  function recordedText(id) {
+    if (!texts.has(id)) {
+      const wish = fetch(address(`recorded/${id}.json?v=${config.version}`)).then((answer) => {
+        if (!answer.ok) throw new Error(`This recorded run could not be loaded (${answer.status}).`);
+        return answer.text();
+      });
+      wish.catch(() => texts.delete(id));
+      texts.set(id, wish);
+    }
+    return texts.get(id);
+  }
+
+  async function showRecorded(tab, runs) {
+    const turn = ++tab.turn;
+    try {
+      const traces = (await Promise.all(runs.map((run) => recordedText(run.id)))).map((text) => JSON.parse(text));
+      if (turn !== tab.turn) return;
+      show(tab, traces, runs.map((run) => ({ base: `recorded/${run.id}`, title: run.title })));
+      tab.say(recordedNote(traces[0]));
+    } catch (error) {
+      if (turn === tab.turn) tab.say(lost(error), "error");
+    }
+  }
+
+  function show(tab, traces, shown) {
+    tab.shown = shown;
+    tab.with((player) => (traces.length > 1 ? player.compare(traces[0], traces[1]) : player.load(traces[0])));
+    files(tab);
+  }
+
+  function recordedNote(trace) {
+    const header = trace.header || {};
+    const day = (header.created || "").slice(0, 10);
+    return `Recorded${day ? ` ${day}` : ""} on ${header.machine || "an unnamed machine"}.`;
+  }
+
+  const lost = (error) =>
+    error instanceof TypeError ? "The server does not answer: check that it is still running." : error.message;
+
+  // ---- live runs
+
+  function follow(tab, ticket) {
+    drop(tab);
+    const turn = ++tab.turn;
+    const live = { token: ticket.token, methods: ticket.methods, traces: [], rounds: 0, over: false, failed: "" };
+    live.titles = ticket.methods.map((method) => config.methods[method] || method);
+    tab.live = live;
+    tab.shown = [];
+    tab.with((player) => player.clear("Your run is about to start."));
+    files(tab);
+    running(tab, true);
+    live.late = setTimeout(() => late(tab, live), 5000);
+    live.source = new EventSource(address(`live/${live.token}/events`));
+    live.source.onmessage = (message) => {
+      if (tab.live === live) event(tab, live, JSON.parse(message.data), turn);
+    };
+    live.source.onerror = () => {
+      if (tab.live !== live || live.over) return;
+      if (live.source.readyState === EventSource.CLOSED) ended(tab, live, "The connection to this run was lost.");
+      else tab.say("Connection lost; trying again …", "busy");
+    };
+  }
+
+  function event(tab, live, data, turn) {
+    const title = live.titles[data.pane];
+    switch (data.type) {
+      case "waiting":
+        tab.say(
+          data.engine === "loading"
+            ? "The model is loading; your run starts as soon as it is ready."
+            : data.place
+              ? `Waiting: ${data.place === 1 ? "one run" : `${data.place} runs`} before yours, about ${data.seconds} s.`
+              : "Your run is next.",
+          "busy",
+        );
+        break;
+      case "start":
+        live.traces[data.pane] = { layout: [], tokens: {}, ...data.trace };
+        tab.turn = turn = ++tab.turn;
+        live.turn = turn;
+        tab.shown = [{ base: `live/${live.token}/${data.pane}`, title }];
+        tab.with((player) => player.load(structuredClone(live.traces[data.pane])));
+        files(tab);
+        tab.say(`${title}: decoding …`, "busy");
+        break;
+      case "round": {
+        live.rounds += 1;
+        clearTimeout(live.late);
+        const trace = live.traces[data.pane];
+        trace.rounds.push(data.round);
+        trace.layout.push(data.layout);
+        Object.assign(trace.tokens, data.tokens);
+        if (live.turn === tab.turn) tab.player?.append({ round: data.round, layout: data.layout, tokens: data.tokens });
+        if (!live.stopping) tab.say(`${title}: decoding, round ${data.round.index} …`, "busy");
+        break;
+      }
+      case "finish": {
+        const trace = live.traces[data.pane];
+        Object.assign(trace, { summary: data.summary, header: data.header, run_id: data.run_id });
+        Object.assign(trace.tokens, data.tokens);
+        trace.rounds.forEach((round, k) => (round.counterfactual = data.counterfactuals[k]));
+        if (live.turn === tab.turn) tab.player?.finish(data);
+        break;
+      }
+      case "error":
+        live.failed = data.message;
+        break;
+      case "end":
+        ended(tab, live, data.state === "failed" ? live.failed || "The run failed." : "", data.state);
+        break;
+    }
+  }
+
+  function ended(tab, live, error, state = "failed") {
+    live.over = true;
+    clearTimeout(live.late);
+    live.source.close();
+    running(tab, false);
+    const done = live.traces.filter((trace) => trace.rounds.length);
+    if (done.length) remember(tab, live, done.length, error ? "failed" : state === "cancelled" ? "stopped" : "");
+    if (error) {
+      tab.say(error, "error");
+      if (live.turn === tab.turn || !done.length) tab.with((player) => player.setError(error));
+      return;
+    }
+    const own = tab.own[0];
+    const unseen = live.turn !== tab.turn; // the visitor looks at another run meanwhile
+    if (state === "cancelled") tab.say(done.length ? "Stopped; the rounds so far are kept." : "Stopped before the first round.");
+    else tab.say(live.traces.map((trace, pane) => sum(live.titles[pane], trace)).join("  ·  "));
+    if (!done.length) tab.with((player) => player.clear("Stopped before the first round."));
+    else if (!unseen) pickOwn(tab, own.id, tab.message[0]);
+  }
+
+  function sum(title, trace) {
+    const s = trace.summary;
+    const tau = s.tau == null ? "–" : s.tau.toFixed(2);
+    const speed = s.tokens_per_second ? `, ${s.tokens_per_second.toFixed(0)} tokens/s` : "";
+    return `${title}: ${s.new_tokens} tokens in ${s.rounds} rounds, τ ${tau}${speed}`;
+  }
+
+  function late(tab, live) {
+    if (tab.live !== live || live.over || live.rounds || !config.groups.length) return;
+    const [text, kind] = tab.message;
+    tab.say(text, kind, {
+      title: "Watch a recorded run meanwhile",
+      run: () => (tab.name === "compare" ? pickPair(tab.name, {}) : pickRun(tab.name, config.groups[0].runs[0].id)),
+    });
+  }
+
+  /** Stop following: the run of this tab is no longer wanted. */
+  function drop(tab) {
+    const live = tab.live;
+    if (!live || live.over) return;
+    live.over = true;
+    clearTimeout(live.late);
+    live.source.close();
+    fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch(() => {});
+  }
+
+  function stop(name) {
+    const tab = tabs[name];
+    const live = tab.live;
+    if (!live || live.over) return;
+    live.stopping = true;
+    tab.say("Stopping …", "busy");
+    fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch((error) => tab.say(lost(error), "error"));
+  }
+
+  window.addEventListener("pagehide", () => {
+    for (const tab of Object.values(tabs)) {
+      if (tab.live && !tab.live.over) navigator.sendBeacon(address(`live/${tab.live.token}/stop`));
+    }
+  });
+
+  /** The answer to Run: a token to follow, or why it was refused; then what is shown stays. */
+  function ticket(name, value) {
+    if (!value) return;
+    const tab = tabs[name];
+    const answer = JSON.parse(value);
+    if (answer.error) {
+      running(tab, Boolean(tab.live && !tab.live.over));
+      tab.say(answer.error, "error");
+      return;
+    }
+    follow(tab, answer);
+  }
+
+  function starting(name, values) {
+    tabs[name].say("Starting …", "busy");
+    return values;
+  }
+
+  // ---- this visitor's own runs
+
+  function remember(tab, live, panes, note) {
+    const number = tab.own.length + 1;
+    const title = `${number} · ${live.titles.slice(0, panes).join(" and ")}${note ? ` (${note})` : ""}`;
+    tab.own.unshift({ id: `${OWN}:${live.token}`, title, token: live.token, panes, titles: live.titles });
+    tab.pick = { ...tab.pick, group: OWN };
+    tab.tell();
+  }
+
+  /** Show one of the own runs as the server keeps it: laid out along the whole text, like a recorded run. */
+  async function pickOwn(tab, id, note = "") {
+    const own = tab.own.find((run) => run.id === id);
+    if (!own) return;
+    const turn = ++tab.turn;
+    try {
+      const traces = await Promise.all(
+        [...Array(own.panes).keys()].map(async (pane) => {
+          const answer = await fetch(address(`live/${own.token}/${pane}.json`));
+          const data = await answer.json();
+          if (!answer.ok) throw new Error(data.error);
+          return data;
+        }),
+      );
+      if (turn !== tab.turn) return;
+      const at = tab.player?.state?.().round;
+      const same = tab.shown.length === 1 && own.panes === 1 && tab.shown[0].base === `live/${own.token}/0`;
+      show(tab, traces, traces.map((_, pane) => ({ base: `live/${own.token}/${pane}`, title: own.titles[pane] })));
+      if (same && at != null) tab.player?.goto?.(at);
+      tab.say(note || own.title);
+    } catch (error) {
+      if (turn === tab.turn) tab.say(lost(error), "error");
+    }
+  }
+
+  // ---- menus
+
+  const update = (changes) => ({ __type__: "update", ...changes });
+
+  function ownGroup(tab) {
+    return { key: OWN, title: "Your runs", runs: tab.own };
+  }
+
+  /** Choices and values of the two menus of Explore, after a run of one's own has come in. */
+  function menu(name) {
+    const tab = tabs[name];
+    const all = [...config.groups, ...(tab.own.length ? [ownGroup(tab)] : [])];
+    return [
+      update({ choices: all.map((g) => [g.title, g.key]), value: OWN }),
+      update({ choices: tab.own.map((r) => [r.title, r.id]), value: tab.own[0]?.id }),
+    ];
+  }
+
+  function pickGroup(name, key, current) {
+    const tab = tabs[name];
+    const group = key === OWN ? ownGroup(tab) : groups.get(key);
+    const title = config.groups.flatMap((g) => g.runs).find((r) => r.id === current)?.title;
+    const run = group.runs.find((r) => r.title === title) || group.runs[0];
+    pickRun(name, run.id);
+    const choices = group.runs.map((r) => [r.title, r.id]);
+    return [update({ choices, value: run.id }), group.prompt == null ? update({}) : update({ value: group.prompt })];
+  }
+
+  function pickRun(name, id) {
+    const tab = tabs[name];
+    if (id.startsWith(`${OWN}:`)) return pickOwn(tab, id);
+    const run = config.groups.flatMap((g) => g.runs).find((r) => r.id === id);
+    return run && showRecorded(tab, [run]);
+  }
+
+  function pickPair(name, change) {
+    const tab = tabs[name];
+    if (change.group) tab.pick.group = change.group;
+    if (change.method) tab.pick.methods[change.side] = change.method;
+    const group = groups.get(tab.pick.group) || config.groups[0];
+    if (!group) return update({});
+    tab.pick.group = group.key;
+    const runs = tab.pick.methods.map((method) => group.runs.find((run) => run.method === method));
+    const missing = tab.pick.methods.find((_, side) => !runs[side]);
+    if (missing) {
+      const way = config.live ? " Press Run both to decode it now." : "";
+      tab.say(`There is no recorded run of ${config.methods[missing]} on this prompt.${way}`, "error");
+    } else showRecorded(tab, runs);
+    return change.group ? update({ value: group.prompt }) : update({});
+  }
+
+  // ---- files
+
+  async function download(name, what) {
+    const tab = tabs[name];
+    for (const pane of tab.shown) {
+      try {
+        const answer = await fetch(address(`${pane.base}/${what}`));
+        if (!answer.ok) throw new Error((await answer.json()).error);
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(await answer.blob());
+        link.download = /filename="([^"]+)"/.exec(answer.headers.get("content-disposition"))?.[1] || what;
+        link.click();
+        setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+      } catch (error) {
+        tab.say(lost(error), "error");
+      }
+    }
+  }
+
+  function chooseImport(name) {
+    const input = document.createElement("input");
+    input.type = "file";
+    input.accept = ".json,.gz,application/json,application/gzip";
+    input.addEventListener("change", () => input.files[0] && takeImport(name, input.files[0]));
+    input.click();
+  }
+
+  async function takeImport(name, file) {
+    const tab = tabs[name];
+    if (file.size > config.importBytes) {
+      tab.say(`${file.name} is larger than ${config.importBytes >> 20} MB, which is all this page takes.`, "error");
+      return;
+    }
+    tab.say(`Reading ${file.name} …`, "busy");
+    const turn = ++tab.turn;
+    try {
+      const answer = await fetch(address("import"), { method: "POST", body: file });
+      const data = await answer.json();
+      if (!answer.ok) throw new Error(data.error);
+      const method = data.trace.header?.settings?.method;
+      const title = `${tab.own.length + 1} · ${config.methods[method] || method || "run"} (${file.name})`;
+      tab.own.unshift({ id: `${OWN}:${data.token}`, title, token: data.token, panes: 1, titles: [title] });
+      tab.tell();
+      if (turn !== tab.turn) return;
+      show(tab, [data.trace], [{ base: `live/${data.token}/0`, title }]);
+      tab.say(`${file.name}: ${recordedNote(data.trace)}`);
+    } catch (error) {
+      if (turn === tab.turn) tab.say(lost(error), "error");
+    }
+  }
+
+  // ---- controls
+
+  const part = (tab, name) => document.getElementById(`${tab.name}-${name}`);
+
+  function running(tab, on) {
+    const button = part(tab, "stop");
+    if (button) button.disabled = !on;
+  }
+
+  /** File buttons are for the run on the screen; without one there is nothing to save. */
+  function files(tab) {
+    for (const name of ["rounds-csv", "nodes-csv", "trace-json"]) {
+      const button = part(tab, name);
+      if (button) button.disabled = !tab.shown.length;
+    }
+  }
+
+  function toggleSettings(name) {
+    const tab = tabs[name];
+    const open = part(tab, "settings").classList.toggle("dt-open");
+    part(tab, "more").setAttribute("aria-expanded", open);
+  }
+
+  // ---- places given by Gradio
+
+  function mount(name, element, tell) {
+    const tab = tabs[name];
+    tab.element = element;
+    tab.tell = tell;
+    tab.player = DominoPlayer.mount(element, { theme: theme(), onEvent: () => {} });
+    running(tab, Boolean(tab.live && !tab.live.over));
+    files(tab);
+    part(tab, "more")?.setAttribute("aria-expanded", "false");
+    if (tab.waiting) tab.waiting(tab.player);
+    else if (!config.groups.length) tab.player.clear("No recorded runs are installed. Type a prompt and press Run.");
+    else if (name === "compare") pickPair(name, {});
+    else pickRun(name, config.groups[0].runs[0].id);
+    tab.waiting = null;
+  }
+
+  function mountStatus(name, element) {
+    tabs[name].status = element;
+    tabs[name].say(...tabs[name].message);
+  }
+
+  function mountHeader(element) {
+    const badge = element.querySelector(".dt-badge");
+    const button = element.querySelector(".dt-theme");
+    button.addEventListener("click", () => setTheme(theme() === "dark" ? "light" : "dark"));
+    watchEngine(badge);
+  }
+
+  async function watchEngine(badge) {
+    let wait = 1000;
+    try {
+      const state = await (await fetch(address("status"), { cache: "no-store" })).json();
+      const words = { loading: "loading model …", ready: "ready", failed: "no model", off: "replay only" };
+      badge.textContent = words[state.engine];
+      badge.dataset.state = state.engine;
+      badge.title = state.message;
+      if (state.engine !== "loading") wait = 15000;
+    } catch {
+      badge.textContent = "offline";
+      badge.dataset.state = "offline";
+      badge.title = "The server does not answer; what is on the screen still works.";
+      wait = 3000;
+    }
+    setTimeout(() => watchEngine(badge), wait);
+  }
+
+  // ---- light and dark
+
+  const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+
+  function setTheme(name) {
+    document.body.classList.toggle("dark", name === "dark");
+    try {
+      localStorage.setItem("dt-theme", name);
+    } catch {
+      /* private window: the choice lasts as long as the page */
+    }
+  }
+
+  function storedTheme() {
+    try {
+      return localStorage.getItem("dt-theme");
+    } catch {
+      return null;
+    }
+  }
+
+  if (storedTheme()) setTheme(storedTheme());
+
+  window.DominoPage = {
+    mount, mountStatus, mountHeader, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
+    download, chooseImport, takeImport, toggleSettings,
+    state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live }),
+  };
+  if (config.groups.length) recordedText(config.groups[0].runs[0].id);
+})();
