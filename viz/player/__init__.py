@@ -1,0 +1,72 @@
+"""The in-browser player: plain files, no bundler, no server needed to step through a run.
+
+A page loads ``STYLES`` and, in this order, ``SCRIPTS`` (all relative to this folder), then calls
+``DominoPlayer.mount(element, options)`` and gives it what ``viz.layout.served`` returns. ``standalone`` puts
+the same files and one run into a single HTML file.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+STYLES = ("player.css",)
+SCRIPTS = (
+    "vendor/plotly-basic.min.js",
+    "text.js",
+    "model.js",
+    "geometry.js",
+    "glossary.js",
+    "tree.js",
+    "panels.js",
+    "pane.js",
+    "player.js",
+)
+
+
+def head(base: str = "", query: str = "", defer: bool = False) -> str:
+    """HTML tags that load the player from ``base`` (a relative URL that ends in "/", or "")."""
+    styles = [f'<link rel="stylesheet" href="{html.escape(base + s + query)}" />' for s in STYLES]
+    mode = "defer " if defer else ""
+    scripts = [f'<script {mode}src="{html.escape(base + s + query)}"></script>' for s in SCRIPTS]
+    return "\n".join([*styles, *scripts])
+
+
+def standalone(*runs: dict[str, Any], title: str = "DominoTree Live", theme: str = "auto") -> str:
+    """One HTML file that shows a run, or two side by side; it asks for nothing from outside.
+
+    Args:
+        runs: one or two of what ``viz.layout.served`` returns.
+
+    Raises ValueError for any other number of runs.
+    """
+    if len(runs) not in (1, 2):
+        raise ValueError(f"a page holds one run or two, not {len(runs)}")
+
+    def script(text: str) -> str:
+        return "<script>\n" + text.replace("</script", "<\\/script") + "\n</script>"
+
+    data = json.dumps(runs, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    call = "p.load(runs[0])" if len(runs) == 1 else "p.load(runs[0]); p.compare(runs[0], runs[1])"
+    options = json.dumps({"theme": theme, "downloads": False, "hash": True})
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8" />',
+        '<meta name="viewport" content="width=device-width, initial-scale=1" />',
+        f"<title>{html.escape(title)}</title>",
+        *("<style>\n" + (FOLDER / s).read_text(encoding="utf-8") + "\n</style>" for s in STYLES),
+        "<style>body{margin:0}.dp{min-height:100vh}</style></head>",
+        '<body><main id="player"></main>',
+        *(script((FOLDER / s).read_text(encoding="utf-8")) for s in SCRIPTS),
+        f'<script type="application/json" id="runs">{data}</script>',
+        script(
+            'const runs = JSON.parse(document.getElementById("runs").textContent);\n'
+            f'const p = DominoPlayer.mount(document.getElementById("player"), {options});\n'
+            f"const asked = DominoPlayer.readHash();\n{call};\np.setState(asked);"
+        ),
+        "</body></html>",
+    ]
+    return "\n".join(parts)

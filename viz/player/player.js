@@ -1,0 +1,654 @@
+/* The player: owns a run (or two), the position in it and the controls. Load the other files first (see __init__.py).
+
+   const p = DominoPlayer.mount(element, {theme: "auto"|"light"|"dark", onEvent(name, detail), downloads: true, hash: false});
+   p.load(served) · p.append({round, layout, tokens}) · p.finish({summary, counterfactuals, header, run_id})
+   p.clear(message) · p.setError(message) · p.goto(round) · p.scoring(name) · p.compare(a, b) · p.state() · p.setState(s)
+   p.theme(name) · p.play(on) · p.destroy()
+
+   Rounds are counted from 1 outside, from 0 inside. Events: "round", "scoring", "select", "play", "compare", "download". */
+(function (DP) {
+  "use strict";
+  if (!DP.parts || !DP.parts.Pane || !window.Plotly)
+    throw new Error("player.js comes last: load vendor/plotly-basic.min.js and the other player files before it, in the order of viz.player.SCRIPTS.");
+  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH } = DP.parts;
+
+  const SPEEDS = [0.5, 1, 2, 4, 8];
+  const KEYS = [
+    ["← →", "previous, next round"],
+    ["Home End", "first, last round"],
+    ["Space", "play or pause"],
+    ["s", "next scorer's tree"],
+    ["c", "compare with the second run, or leave it"],
+    ["?", "this help"],
+  ];
+  const ICONS = {
+    first: "M5 5v14M19 5l-10 7 10 7z",
+    back: "M16 5l-10 7 10 7z",
+    play: "M7 4.5v15l12-7.5z",
+    pause: "M7 5v14M17 5v14",
+    next: "M8 5l10 7-10 7z",
+    last: "M19 5v14M5 5l10 7-10 7z",
+  };
+
+  function icon(name) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    svg.setAttribute("viewBox", "0 0 24 24");
+    svg.setAttribute("aria-hidden", "true");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    path.setAttribute("d", ICONS[name]);
+    svg.append(path);
+    return svg;
+  }
+
+  class Player {
+    constructor(element, { theme = "auto", onEvent = () => {}, downloads = true, hash = false } = {}) {
+      this.onEvent = onEvent;
+      this.hash = hash;
+      this.panes = [];
+      this.pair = null; // [run, run] once compare() was called
+      this.comparing = false;
+      this.by = "round";
+      this.at = 0; // round (or, by text position, index into this.stops)
+      this.chosen = null; // scorer; null: each run's own
+      this.live = false;
+      this.following = false;
+      this.speed = 1;
+      this.timer = null;
+      this.frame = null;
+      this.active = null; // pane whose node the panel shows
+      this.build(element, downloads);
+      this.theme(theme);
+      this.media = matchMedia("(prefers-color-scheme: dark)");
+      this.onMedia = () => this.theme(this.themeName);
+      this.media.addEventListener("change", this.onMedia);
+      this.onKey = (event) => this.key(event);
+      document.addEventListener("keydown", this.onKey, true);
+      this.observer = new ResizeObserver(() => this.resized());
+      this.observer.observe(this.root);
+      this.clear("Open a recorded run, or run a prompt of your own.");
+    }
+
+    // ---- building -----------------------------------------------------------------------------------------
+
+    build(element, downloads) {
+      const button = (name, label, action) => h("button.icon", { type: "button", "aria-label": label, "data-tip": label, onclick: action }, icon(name));
+      this.playButton = button("play", "Play (space)", () => this.play(!this.timer));
+      this.buttons = [
+        button("first", "First round (Home)", () => this.move("first")),
+        button("back", "Previous round (←)", () => this.move(-1)),
+        this.playButton,
+        button("next", "Next round (→)", () => this.move(1)),
+        button("last", "Last round (End)", () => this.move("last")),
+      ];
+      this.slider = h("input.slider", { type: "range", min: 1, max: 1, step: 1, value: 1, "aria-label": "Round", oninput: () => this.seek(Number(this.slider.value) - 1) });
+      this.sliderText = h("output.slider-text");
+      this.speedSelect = h(
+        "select.speed",
+        { "aria-label": "Rounds per second", onchange: () => this.setSpeed(Number(this.speedSelect.value)) },
+        ...SPEEDS.map((s) => h("option", { value: s, selected: s === 1 }, `${s}×`)),
+      );
+      this.scoringButtons = {};
+      const segment = (name, title, tip) => {
+        const count = h("span.count");
+        const b = h("button.segment", { type: "button", "aria-pressed": "false", "data-term": tip, onclick: () => this.scoring(name) }, h("span", null, title), count);
+        this.scoringButtons[name || "own"] = { b, count };
+        return b;
+      };
+      this.scoringGroup = h(
+        "div.segments",
+        { role: "group", "aria-label": "Tree of which scorer" },
+        segment(null, "Own", null),
+        ...SCORERS.map((s) => segment(s, SCORER_TITLES[s], s)),
+      );
+      this.scoringRow = h("div.scoring-row", null, this.scoringGroup);
+      this.byGroup = h("div.segments", { role: "group", "aria-label": "Step by", hidden: true });
+      for (const [name, title] of [["round", "By round"], ["position", "By text position"]])
+        this.byGroup.append(h("button.segment", { type: "button", "data-by": name, "aria-pressed": String(name === "round"), onclick: () => this.stepBy(name) }, title));
+      const help = h("button.icon.help-button", { type: "button", "aria-label": "Keys and help (?)", "data-tip": "Keys (?)", onclick: () => this.help() }, "?");
+      this.downloads = h(
+        "div.downloads",
+        { hidden: !downloads },
+        h("span", null, "Save "),
+        ...[["rounds-csv", "Rounds CSV"], ["nodes-csv", "Nodes CSV"], ["json", "JSON"]].map(([kind, title]) =>
+          h("button.link", { type: "button", "data-kind": kind, onclick: () => this.download(kind) }, title),
+        ),
+      );
+      this.error = h("p.error", { role: "alert", hidden: true });
+      this.heads = h("div.heads");
+      this.toolbar = h(
+        "div.toolbar",
+        { role: "toolbar", "aria-label": "Rounds" },
+        h("div.transport", null, ...this.buttons),
+        h("div.seek", null, this.slider, this.sliderText),
+        this.speedSelect,
+        this.byGroup,
+        help,
+        this.scoringRow,
+      );
+      this.body = h("div.panes");
+      this.nodeHost = h("section.card.node", { "aria-label": "Token" });
+      this.walkHost = h("section.card.walk-card", { "aria-label": "Verify walk" });
+      this.tableHost = h("div.card.round-table");
+      this.summaryHost = h("section.card.summary", { "aria-label": "Both runs", hidden: true });
+      this.side = h("aside.side", null, this.summaryHost, this.nodeHost, this.walkHost);
+      this.dialog = h(
+        "dialog.help",
+        { "aria-label": "Keys" },
+        h("h3", null, "Keys"),
+        h("dl", null, ...KEYS.flatMap(([keys, what]) => [h("dt", null, ...keys.split(" ").map((k) => h("kbd", null, k))), h("dd", null, what)])),
+        h("p", null, "They work wherever the focus is, except in text fields."),
+        h("button", { type: "button", onclick: () => this.dialog.close() }, "Close"),
+      );
+      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.body, this.side, h("div.foot", null, this.tableHost, this.downloads));
+      this.root = h("div", { class: "dp" }, frame, this.dialog);
+      element.replaceChildren(this.root);
+      this.hideTip = tips(this.root);
+      this.nodePanel = new NodePanel(this.nodeHost);
+      this.walk = new WalkPanel(this.walkHost, { onSelect: (node) => this.select(this.pane, node) });
+      this.table = new RoundTable(this.tableHost, { onSelect: (node) => this.select(this.pane, node) });
+      this.setPanes(1);
+    }
+
+    setPanes(count) {
+      while (this.panes.length > count) {
+        const pane = this.panes.pop();
+        pane.tree.destroy();
+        pane.head.remove();
+        pane.holds.remove();
+        pane.main.remove();
+      }
+      while (this.panes.length < count) {
+        const pane = new Pane({
+          onHover: (p, node) => this.hovered(p, node),
+          onSelect: (p, node) => this.select(p, node),
+          onRound: (p, k) => this.seekPane(p, k),
+        });
+        this.panes.push(pane);
+        this.heads.append(pane.head);
+        this.body.append(pane.main);
+      }
+      for (const pane of this.panes) (count === 1 ? this.scoringRow : pane.head).append(pane.holds);
+      this.active = this.panes[0];
+      this.root.classList.toggle("dp-comparing", count === 2);
+      this.byGroup.hidden = this.summaryHost.hidden = count < 2;
+      this.scoringButtons.own.b.hidden = count < 2;
+    }
+
+    get pane() {
+      return this.active || this.panes[0];
+    }
+    get run() {
+      return this.panes[0].run;
+    }
+
+    // ---- runs ---------------------------------------------------------------------------------------------
+
+    /** Show a finished or a starting run. Throws Error (one clear sentence) and changes nothing if it is not a trace. */
+    load(served) {
+      const run = new Run(served);
+      this.leaveCompare();
+      this.setError("");
+      this.pair = null;
+      this.live = run.summary.rounds === undefined;
+      this.following = this.live;
+      this.first = run;
+      this.panes[0].setRun(run);
+      this.at = this.following ? Math.max(0, run.size - 1) : 0;
+      this.ready(true);
+      this.render();
+      return this;
+    }
+
+    append(delta) {
+      if (!this.first) throw new Error("append() needs a run: call load() first.");
+      this.first.append(delta);
+      if (this.following && !this.comparing) this.at = this.first.size - 1;
+      if (!this.comparing) this.render();
+      return this;
+    }
+
+    finish(end) {
+      this.first.finish(end);
+      this.live = false;
+      this.following = false;
+      this.panes[0].showTitle();
+      this.panes[0].text.settle(this.first);
+      this.render();
+      return this;
+    }
+
+    clear(message) {
+      this.play(false);
+      this.leaveCompare();
+      this.first = null;
+      this.pair = null;
+      this.live = this.following = false;
+      this.at = 0;
+      this.setError("");
+      this.panes[0].clear(message || "");
+      this.nodePanel.show(null, 0, "", null);
+      this.walkHost.replaceChildren();
+      this.tableHost.hidden = true;
+      this.ready(false);
+      return this;
+    }
+
+    setError(message) {
+      this.error.hidden = !message;
+      this.error.textContent = message || "";
+      if (message && this.live && this.first) {
+        this.live = this.following = false;
+        this.first.partial = true;
+        this.panes[0].showTitle();
+        this.render();
+      }
+      return this;
+    }
+
+    /** Two runs side by side, in step. */
+    compare(a, b) {
+      const runs = [a, b].map((t) => (t instanceof Run ? t : new Run(t)));
+      this.play(false);
+      this.pair = runs;
+      this.first = this.first || runs[0];
+      this.live = this.following = false;
+      this.enterCompare();
+      return this;
+    }
+
+    enterCompare() {
+      const position = this.run && this.run === this.first && this.run !== this.pair[0] ? 0 : this.at;
+      this.comparing = true;
+      this.setPanes(2);
+      this.panes.forEach((pane, i) => pane.setRun(this.pair[i]));
+      this.chosen = null;
+      this.positions();
+      this.at = Math.min(position, this.last());
+      this.ready(true);
+      this.showSummary();
+      this.render();
+      this.emit("compare", { on: true, runs: this.pair.map((r) => r.id) });
+    }
+
+    leaveCompare() {
+      if (!this.comparing) return;
+      this.comparing = false;
+      this.by = "round";
+      this.setPanes(1);
+      this.emit("compare", { on: false });
+    }
+
+    toggleCompare() {
+      if (this.comparing) {
+        const k = this.panes[0].k;
+        const run = this.pair[0];
+        this.leaveCompare();
+        this.first = run;
+        this.panes[0].setRun(run);
+        this.at = Math.min(k, Math.max(0, run.size - 1));
+        this.render();
+      } else if (this.pair) this.enterCompare();
+      else this.emit("compare", { on: true, runs: null });
+    }
+
+    showSummary() {
+      const rows = [
+        [term("tau", "τ"), (r) => (r.size ? number(r.tau(r.size - 1)) : DASH)],
+        ["rounds", (r) => String(r.size)],
+        ["tokens", (r) => String(r.summary.new_tokens ?? r.pieces.length)],
+        ["tokens/s", (r) => number(r.speed, 1)],
+        [term("speedup", "over AR"), (r) => (r.speedUp === null ? DASH : `${number(r.speedUp)}×`)],
+        ["build ms a round", (r) => number(r.meanMs("build"))],
+      ];
+      this.summaryHost.replaceChildren(
+        h(
+          "table.compare",
+          null,
+          h("caption", null, "Both runs"),
+          h("thead", null, h("tr", null, h("td"), ...this.pair.map((r) => h("th", { scope: "col" }, r.title)))),
+          h("tbody", null, ...rows.map(([name, of]) => h("tr", null, h("th", { scope: "row" }, name), ...this.pair.map((r) => h("td", null, of(r)))))),
+        ),
+        h("p.hint", null, sameText(this.pair) ? "Both runs emit the same text." : "The two runs emit different texts: rounds can be compared, tokens cannot."),
+      );
+    }
+
+    // ---- position -----------------------------------------------------------------------------------------
+
+    /** Text positions at which a round of either run starts. */
+    positions() {
+      this.stops = this.comparing ? [...new Set(this.panes.flatMap((p) => p.run.starts))].sort((a, b) => a - b) : [];
+    }
+
+    last() {
+      if (!this.run) return 0;
+      if (this.comparing && this.by === "position") return Math.max(0, this.stops.length - 1);
+      return Math.max(0, ...this.panes.map((p) => p.run.size - 1));
+    }
+
+    move(step) {
+      this.play(false);
+      this.seek(step === "first" ? 0 : step === "last" ? this.last() : this.at + step);
+    }
+
+    /** Go to a round (1 …). */
+    goto(round) {
+      this.seek(Math.round(Number(round)) - 1);
+      return this;
+    }
+
+    seek(at) {
+      if (!this.run) return;
+      const to = Math.max(0, Math.min(this.last(), at || 0));
+      this.following = this.live && to === this.last();
+      if (to === this.at) return;
+      this.at = to;
+      this.panes.forEach((pane) => (pane.node = null));
+      this.render();
+    }
+
+    seekPane(pane, k) {
+      this.play(false);
+      this.active = pane;
+      if (this.comparing && this.by === "position") {
+        const at = this.stops.indexOf(pane.run.starts[k]);
+        this.seek(at);
+      } else this.seek(k);
+    }
+
+    stepBy(name) {
+      if (!this.comparing || name === this.by) return;
+      const pane = this.panes[0];
+      const start = pane.run.starts[pane.k];
+      this.by = name;
+      for (const b of this.byGroup.children) b.setAttribute("aria-pressed", String(b.dataset.by === name));
+      this.at = name === "round" ? pane.k : Math.max(0, this.stops.indexOf(start));
+      this.render();
+    }
+
+    play(on) {
+      clearTimeout(this.timer);
+      this.timer = null;
+      if (on && this.run && this.last() > 0) {
+        if (this.at >= this.last() && !this.live) this.seek(0);
+        const tick = () => {
+          if (this.at >= this.last() && !this.live) return this.play(false);
+          this.seek(this.at + 1);
+          this.timer = setTimeout(tick, 1000 / this.speed);
+        };
+        this.timer = setTimeout(tick, 1000 / this.speed);
+      }
+      const playing = Boolean(this.timer);
+      if (playing !== this.playing) {
+        this.playing = playing;
+        this.playButton.replaceChildren(icon(playing ? "pause" : "play"));
+        this.playButton.setAttribute("aria-label", playing ? "Pause (space)" : "Play (space)");
+        this.panes.forEach((p) => p.headline.setAttribute("aria-live", playing ? "off" : "polite"));
+        this.emit("play", { on: playing });
+      }
+      return this;
+    }
+
+    setSpeed(speed) {
+      this.speed = speed;
+      this.speedSelect.value = String(speed);
+      if (this.timer) this.play(true);
+    }
+
+    // ---- scoring and nodes --------------------------------------------------------------------------------
+
+    /** Whose tree to draw: "conditional", "static", "marginal", or null for the run's own. */
+    scoring(name) {
+      if (name !== null && !SCORERS.includes(name)) throw new Error(`Unknown scorer: ${name}.`);
+      if (name === this.chosen) return this;
+      this.chosen = name;
+      this.render();
+      this.emit("scoring", { scoring: name });
+      return this;
+    }
+
+    nextScoring() {
+      if (!this.run || !this.run.size) return;
+      const choices = [...(this.comparing ? [null] : []), ...SCORERS.filter((s) => this.panes.some((p) => p.run.scorers(p.k).includes(s)))];
+      if (choices.length < 2) return;
+      const now = this.comparing ? this.chosen : this.panes[0].scorer(this.chosen);
+      this.scoring(choices[(choices.indexOf(now) + 1) % choices.length]);
+    }
+
+    hovered(pane, node) {
+      if (!pane.run || !pane.run.size) return;
+      this.showNode(node === null ? this.pane : pane, node);
+    }
+
+    select(pane, node) {
+      this.active = pane;
+      pane.node = node === pane.node ? null : node;
+      pane.tree.select(pane.node);
+      this.panes.forEach((p) => p !== pane && p.tree.select((p.node = null)));
+      this.showNode(pane, null);
+      this.showWalk();
+      this.writeHash();
+      this.emit("select", { run_id: pane.run.id, round: pane.k + 1, node: pane.node });
+    }
+
+    showNode(pane, hovered) {
+      const node = hovered === null ? pane.node : hovered;
+      this.nodePanel.show(pane.run, pane.k, pane.scorer(this.chosen), node);
+    }
+
+    showWalk() {
+      const { run, k } = this.pane;
+      const key = `${run.serial}/${k}`;
+      if (this.walkKey !== key) this.walk.show(run, k);
+      this.walkKey = key;
+      this.table.show(run, k, this.pane.scorer(this.chosen));
+    }
+
+    // ---- drawing ------------------------------------------------------------------------------------------
+
+    /** Draw in the next frame; several changes before it cost one drawing. */
+    render() {
+      if (this.frame) return;
+      this.frame = requestAnimationFrame(() => this.flush());
+    }
+
+    /** Draw now what render() has put off. */
+    flush() {
+      cancelAnimationFrame(this.frame);
+      this.frame = null;
+      if (!this.run) return;
+      this.at = Math.min(this.at, this.last());
+      this.panes.forEach((pane) => {
+        if (this.comparing && this.by === "position") {
+          const position = this.stops[this.at];
+          pane.k = 0;
+          while (pane.k + 1 < pane.run.size && pane.run.starts[pane.k + 1] <= position) pane.k++;
+        } else pane.k = Math.max(0, Math.min(this.at, pane.run.size - 1));
+        pane.draw(this.chosen, this.live && pane.run === this.first);
+      });
+      this.showControls();
+      if (this.pane.run.size) {
+        this.showNode(this.pane, null);
+        this.showWalk();
+        this.tableHost.hidden = false;
+      }
+      this.hideTip();
+      this.writeHash();
+      const { run, k } = this.panes[0];
+      if (run.size && (this.told !== run.serial || this.toldRound !== this.at)) {
+        this.told = run.serial;
+        this.toldRound = this.at;
+        this.emit("round", { round: k + 1, of: run.size, run_id: run.id });
+      }
+    }
+
+    ready(on) {
+      [...this.buttons, this.slider, this.speedSelect].forEach((control) => (control.disabled = !on));
+      this.root.classList.toggle("dp-is-empty", !on);
+      this.walkKey = null;
+      this.downloads.querySelectorAll("button").forEach((b) => (b.disabled = !on));
+      if (!on) this.showControls();
+    }
+
+    showControls() {
+      const last = this.last();
+      const alone = last === 0;
+      this.slider.max = String(last + 1);
+      this.slider.value = String(this.at + 1);
+      this.slider.disabled = alone;
+      const position = this.comparing && this.by === "position";
+      const shown = !this.run ? "" : position ? `token ${this.stops[this.at] ?? 0}` : `${Math.min(this.at, last) + 1} / ${last + 1}`;
+      this.sliderText.textContent = shown;
+      this.slider.setAttribute("aria-valuetext", position ? shown : `Round ${this.at + 1} of ${last + 1}`);
+      this.slider.style.setProperty("--dp-fill", `${alone ? 0 : (100 * this.at) / last}%`);
+      const [first, back, , next, end] = this.buttons;
+      first.disabled = back.disabled = !this.run || this.at === 0;
+      next.disabled = end.disabled = !this.run || this.at >= last;
+      this.playButton.disabled = !this.run || alone;
+      const usable = this.run ? this.panes.filter((p) => p.run.size) : [];
+      const known = new Set(usable.flatMap((p) => p.run.scorers(p.k)));
+      for (const s of SCORERS) {
+        const { b, count } = this.scoringButtons[s];
+        b.disabled = !known.has(s);
+        const pressed = this.comparing ? this.chosen === s : known.has(s) && this.panes[0].scorer(this.chosen) === s;
+        b.setAttribute("aria-pressed", String(pressed));
+        const found = !this.comparing && known.has(s) ? this.run.counterfactual(this.panes[0].k, s) : null;
+        const own = !this.comparing && this.run && this.run.ownScorer === s;
+        count.textContent = this.comparing ? "" : known.has(s) ? `holds ${found ? found.accepted : "…"} of the coming tokens${own ? " · verified" : ""}` : "not recorded";
+      }
+      this.scoringButtons.own.b.setAttribute("aria-pressed", String(this.chosen === null));
+      this.scoringGroup.hidden = known.size === 0;
+      this.scoringRow.hidden = known.size === 0 && (this.comparing || !this.panes[0].holds.textContent);
+    }
+
+    resized() {
+      const width = this.root.clientWidth;
+      const key = `${width}x${this.panes[0].treeHost.clientHeight}`;
+      if (!width || key === this.sizeKey) return;
+      this.sizeKey = key;
+      this.render();
+    }
+
+    theme(name) {
+      this.themeName = ["light", "dark"].includes(name) ? name : "auto";
+      const dark = this.themeName === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : this.themeName === "dark";
+      this.root.dataset.theme = dark ? "dark" : "light";
+      this.panes.forEach((pane) => pane.tree.readColours());
+      if (this.run) this.render();
+      return this;
+    }
+
+    // ---- keys, help, state --------------------------------------------------------------------------------
+
+    key(event) {
+      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (!this.root.getClientRects().length || !this.root.isConnected) return;
+      const target = event.target instanceof Element ? event.target : document.body;
+      if (typing(target) || (target.matches("input[type=range],input[type=radio]") && !this.root.contains(target))) return;
+      if (this.dialog.open && event.key !== "?") return;
+      const act = {
+        ArrowLeft: () => this.move(-1),
+        ArrowRight: () => this.move(1),
+        Home: () => this.move("first"),
+        End: () => this.move("last"),
+        " ": () => this.play(!this.timer),
+        s: () => this.nextScoring(),
+        c: () => this.toggleCompare(),
+        "?": () => this.help(),
+      }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+      if (!act || (event.key === " " && event.repeat)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      act();
+    }
+
+    help() {
+      if (this.dialog.open) this.dialog.close();
+      else this.dialog.showModal();
+    }
+
+    download(kind) {
+      const run = this.pane.run;
+      if (run) this.emit("download", { kind, run_id: run.id });
+    }
+
+    emit(name, detail) {
+      this.onEvent(name, detail);
+    }
+
+    /** Where the player stands, as plain data: {run, with, round, by, at, scoring, node, speed}. */
+    state() {
+      const { run, k, node } = this.panes[0];
+      return {
+        run: run ? run.id : null,
+        with: this.comparing ? this.pair[1].id : null,
+        round: run && run.size ? k + 1 : null,
+        by: this.comparing ? this.by : null,
+        at: this.comparing ? this.at : null,
+        scoring: this.chosen,
+        node: node === undefined ? null : node,
+        speed: this.speed,
+        playing: Boolean(this.timer),
+      };
+    }
+
+    /** Go to a state of the run(s) now loaded; fields that are missing stay as they are. */
+    setState({ round, scoring, node, speed, by, at } = {}) {
+      if (speed) this.setSpeed(speed);
+      if (scoring !== undefined) this.scoring(scoring);
+      if (by) this.stepBy(by);
+      if (this.comparing && at !== undefined && at !== null) this.seek(at);
+      else if (round) this.goto(round);
+      if (node !== undefined && this.run && this.run.size) {
+        const valid = node === ANCHOR || node === BONUS || (node >= 0 && node < this.run.rounds[this.at].nodes.token.length);
+        this.panes[0].node = valid ? node : null;
+      }
+      this.render();
+      return this;
+    }
+
+    writeHash() {
+      if (!this.hash || !this.run) return;
+      const { run, round, scoring, node } = this.state();
+      const parts = new URLSearchParams();
+      for (const [name, given] of Object.entries({ run, with: this.state().with, round, scoring, node })) if (given !== null) parts.set(name, given);
+      const text = `#${parts}`;
+      if (text !== location.hash) history.replaceState(history.state, "", text);
+    }
+
+    destroy() {
+      this.play(false);
+      cancelAnimationFrame(this.frame);
+      this.observer.disconnect();
+      this.media.removeEventListener("change", this.onMedia);
+      document.removeEventListener("keydown", this.onKey, true);
+      this.panes.forEach((pane) => pane.tree.destroy());
+      this.root.remove();
+    }
+  }
+
+  /** Is the visitor writing here? */
+  function typing(element) {
+    const field = element.closest("input,textarea,[contenteditable]");
+    if (!field) return false;
+    if (field.tagName === "INPUT") return !["range", "checkbox", "radio", "button", "submit", "reset", "file", "color", "image"].includes(field.type);
+    return field.tagName === "TEXTAREA" || field.isContentEditable;
+  }
+
+  function sameText([a, b]) {
+    const n = Math.min(a.pieces.length, b.pieces.length);
+    for (let k = 0; k < n; k++) if (a.pieces[k].token !== b.pieces[k].token) return false;
+    return true;
+  }
+
+  /** What an address hash asks for, in the form of state(); {} if nothing. */
+  DP.readHash = function (hash = location.hash) {
+    const parts = new URLSearchParams(hash.replace(/^#/, ""));
+    const found = {};
+    for (const name of ["run", "with"]) if (parts.get(name)) found[name] = parts.get(name);
+    if (SCORERS.includes(parts.get("scoring"))) found.scoring = parts.get("scoring");
+    for (const name of ["round", "node"]) if (/^-?\d+$/.test(parts.get(name) || "")) found[name] = Number(parts.get(name));
+    return found;
+  };
+
+  DP.mount = (element, options) => new Player(element, options);
+})((window.DominoPlayer = window.DominoPlayer || {}));

@@ -1,0 +1,321 @@
+/* The tree of one round as a Plotly figure: one trace per kind of mark and of label, one path per kind of line. */
+(function (DP) {
+  "use strict";
+  const { geometry, legible, textWidth, escapePlotly, value, h, ANCHOR, BONUS, FONT, SPINE_FONT, FAMILY, SIZES, BITS } = DP.parts;
+
+  const MARKS = ["ghost", "tree", "only", "held", "anchor", "bonus"];
+  const TEXTS = ["ghost", "tree", "held", "anchor", "bonus", "ticks"];
+  const PATHS = ["ghost", "thin", "middle", "thick", "held", "next", "chipTree", "chipOnly", "chipHeld", "chipAnchor", "chipBonus"];
+  const MANY = 400; // ghosts beyond this are not drawn: their marks would only be a haze
+  const CONFIG = { staticPlot: true, displayModeBar: false, displaylogo: false, responsive: false };
+
+  /** Rounded box as a path of lines and curves (Plotly's shapes know no arcs). */
+  function box(x0, y0, x1, y1, r) {
+    return (
+      `M${x0 + r} ${y0}H${x1 - r}Q${x1} ${y0} ${x1} ${y0 + r}V${y1 - r}Q${x1} ${y1} ${x1 - r} ${y1}` +
+      `H${x0 + r}Q${x0} ${y1} ${x0} ${y1 - r}V${y0 + r}Q${x0} ${y0} ${x0 + r} ${y0}Z`
+    );
+  }
+
+  class TreeView {
+    /** `host`: element to fill. `onHover(node|null)`, `onSelect(node)`: ANCHOR, BONUS or an index into nodes. */
+    constructor(host, { onHover, onSelect }) {
+      this.plot = h("div.plot", { "aria-hidden": "true" });
+      this.hoverRing = h("div.ring.ring-hover", { hidden: true });
+      this.selectRing = h("div.ring.ring-select", { hidden: true });
+      this.pulse = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      this.pulse.setAttribute("class", "dp-pulse");
+      this.stage = h("div.stage", null, this.plot, this.pulse, this.hoverRing, this.selectRing);
+      this.empty = h("p.tree-note", { hidden: true });
+      this.scroller = h("div.scroller", null, this.stage);
+      this.host = host;
+      host.append(this.scroller, this.empty);
+      this.cache = new Map();
+      this.zoom = 1;
+      this.current = null;
+      this.onHover = onHover;
+      this.over = null;
+      let pending = null;
+      this.stage.addEventListener("pointermove", (event) => {
+        pending = event;
+        requestAnimationFrame(() => {
+          if (pending) this.setHover(this.nodeAt(pending));
+          pending = null;
+        });
+      });
+      this.stage.addEventListener("pointerleave", () => {
+        pending = null;
+        this.setHover(null);
+      });
+      this.stage.addEventListener("click", (event) => onSelect(this.nodeAt(event)));
+    }
+
+    readColours() {
+      const style = getComputedStyle(this.host);
+      const read = (name) => style.getPropertyValue(`--dp-${name}`).trim();
+      this.colours = Object.fromEntries(
+        ["bg", "ink", "soft", "faint", "line", "line-strong", "accent", "on-accent", "chip", "chip-line"].map((n) => [n, read(n)]),
+      );
+      this.cache.clear();
+    }
+
+    size() {
+      const width = this.host.clientWidth;
+      const narrow = width > 0 && width < 560;
+      return { width: Math.max(260, width) * this.zoom, height: Math.max(200, this.host.clientHeight) * this.zoom, narrow };
+    }
+
+    geometryOf(run, k) {
+      const { width, height, narrow } = this.size();
+      const key = `${run.serial}/${k}/${width}/${height}/${narrow}`;
+      let g = this.cache.get(key);
+      if (!g) {
+        if (this.cache.size > 40) this.cache.clear();
+        g = geometry(run, k, width, height, narrow);
+        this.cache.set(key, g);
+      }
+      return g;
+    }
+
+    /** Draw round k of the run as `scorer` sees it. */
+    draw(run, k, scorer, selected) {
+      if (!this.colours) this.readColours();
+      const before = this.current;
+      const g = this.geometryOf(run, k);
+      const kinds = this.classify(run, k, scorer, g);
+      const sized = this.plot.dp === `${g.width}x${g.height}`;
+      if (!sized) {
+        this.plot.dp = `${g.width}x${g.height}`;
+        for (const element of [this.plot, this.stage]) {
+          element.style.width = `${g.width}px`;
+          element.style.height = `${g.height}px`;
+        }
+        this.host.classList.toggle("dp-is-narrow", g.narrow);
+        if (g.narrow) this.host.style.setProperty("--dp-tree-rows", `${g.height}px`);
+      }
+      const figure = this.figure(g, kinds);
+      Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
+      this.current = { run, k, scorer, g, kinds };
+      this.select(selected);
+      this.setHover(null);
+      if (before && before.run === run && before.k === k && before.scorer !== scorer) this.showChange(before, g, kinds);
+    }
+
+    /** What each point is under this scorer: in its tree, on the path it holds of the coming text, only in it. */
+    classify(run, k, scorer, g) {
+      const round = run.rounds[k];
+      const bit = run.bit(scorer);
+      const own = scorer === run.ownScorer;
+      const several = run.scorers(k).length > 1;
+      const trees = round.nodes.trees;
+      const kind = new Array(g.n + 2);
+      const held = run.held(k, scorer);
+      const cum = round.nodes[`cum_${scorer === "verified" ? run.settings.scorer : scorer}`] || [];
+      const weight = new Uint8Array(g.n);
+      for (let i = 0; i < g.n; i++) {
+        const inTree = trees[i] & bit;
+        kind[i] = !inTree ? "ghost" : several && (trees[i] & 7) === BITS[scorer] ? "only" : "tree";
+        const logp = value(cum[i]);
+        weight[i] = logp === null ? 1 : logp > -1.6 ? 2 : logp > -4 ? 1 : 0;
+      }
+      held.forEach((n) => (kind[n] = "held"));
+      kind[g.n] = "anchor";
+      // A node of another tree may carry the bonus token: in the run's own tree the bonus mark stands for it.
+      const bonus = own || g.bonusNode < 0;
+      kind[g.n + 1] = !bonus ? "none" : own ? "bonus" : "ghost";
+      if (bonus && g.bonusNode >= 0) kind[g.bonusNode] = "none";
+      const ghosts = !g.crowded && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
+      const drawn = (i) => kind[i] !== "none" && (ghosts || kind[i] !== "ghost" || g.spine[i]);
+      return { kind, held, weight, own, drawn, shown: legible(g, drawn) };
+    }
+
+    figure(g, { kind, weight, own, drawn, shown }) {
+      const c = this.colours;
+      const marks = Object.fromEntries(MARKS.map((m) => [m, { x: [], y: [] }]));
+      const texts = Object.fromEntries(TEXTS.map((t) => [t, { x: [], y: [], text: [] }]));
+      const paths = Object.fromEntries(PATHS.map((p) => [p, ""]));
+      const put = (i, what) => {
+        marks[what].x.push(g.x[i]);
+        marks[what].y.push(g.y[i]);
+      };
+      const write = (i, what) => {
+        if (!g.label[i] || !shown[i]) return;
+        texts[what].x.push(g.labelX[i]);
+        texts[what].y.push(g.labelY[i]);
+        texts[what].text.push(escapePlotly(g.label[i]));
+      };
+      const chip = (i, what) => {
+        if (!g.chips) return;
+        const half = (g.spine[i] ? SIZES.spineChip : SIZES.chip) / 2;
+        paths[what] += box(g.x[i], g.y[i] - half, g.end[i], g.y[i] + half, 7);
+      };
+      for (let i = 0; i < g.n; i++) {
+        const what = kind[i];
+        if (!drawn(i)) continue;
+        if (what === "ghost") {
+          paths.ghost += g.edge(i);
+          put(i, "ghost");
+          if (g.chips || g.narrow || g.spine[i]) write(i, "ghost");
+          continue;
+        }
+        if (what === "held") paths.held += g.edge(i);
+        else paths[["thin", "middle", "thick"][weight[i]]] += g.edge(i);
+        put(i, what);
+        write(i, what === "only" ? "tree" : what);
+        chip(i, what === "held" ? "chipHeld" : what === "only" ? "chipOnly" : "chipTree");
+      }
+      put(g.n, "anchor");
+      write(g.n, "anchor");
+      chip(g.n, "chipAnchor");
+      if (kind[g.n + 1] === "bonus") {
+        paths.next += g.edge(g.n + 1);
+        chip(g.n + 1, "chipBonus");
+      } else if (drawn(g.n + 1)) paths.ghost += g.edge(g.n + 1);
+      if (drawn(g.n + 1)) {
+        put(g.n + 1, kind[g.n + 1]);
+        write(g.n + 1, kind[g.n + 1]);
+      }
+      for (const tick of g.ticks) {
+        if (!tick.text) continue;
+        texts.ticks.x.push(tick.x - 3);
+        texts.ticks.y.push(tick.y);
+        texts.ticks.text.push(tick.text);
+      }
+
+      const solid = own; // filled: it happened; outlined: it would have been held
+      const heldMark = g.chips ? 9 : g.narrow ? 13 : 11;
+      const looks = {
+        ghost: { symbol: "circle", size: 7, color: c.bg, line: { color: c["line-strong"], width: 1.2 } },
+        tree: { symbol: "circle", size: Math.max(3, Math.min(7, g.lane * 0.7)), color: c.soft, line: { width: 0 } },
+        only: { symbol: "diamond", size: Math.max(6, Math.min(12, g.lane)), color: c.bg, line: { color: c.ink, width: 1.8 } },
+        held: { symbol: "circle", size: heldMark, color: solid ? c.accent : c.bg, line: { color: g.chips ? c.bg : c.accent, width: g.chips && solid ? 1.5 : 2.5 } },
+        anchor: { symbol: "circle", size: g.chips ? 9 : 12, color: c.ink, line: { color: c.bg, width: 1.5 } },
+        bonus: { symbol: "square", size: g.chips ? 9 : 11, color: c.bg, line: { color: c.accent, width: 2.2 } },
+      };
+      if (g.chips && !solid) looks.held.line.color = c.accent;
+      const inks = {
+        ghost: { color: c.faint, size: FONT },
+        tree: { color: c.ink, size: FONT },
+        held: { color: g.chips && solid ? c["on-accent"] : c.accent, size: SPINE_FONT, weight: 600 },
+        anchor: { color: g.chips ? c.bg : c.ink, size: SPINE_FONT, weight: 600 },
+        bonus: { color: c.accent, size: SPINE_FONT, weight: 600 },
+        ticks: { color: c.faint, size: 13 },
+      };
+      const lines = {
+        ghost: { color: c["line-strong"], width: 1, dash: "2px,3px" },
+        thin: { color: c["line-strong"], width: 1 },
+        middle: { color: c["line-strong"], width: 1.8 },
+        thick: { color: c["line-strong"], width: 3 },
+        held: { color: c.accent, width: solid ? 5 : 3.5 },
+        next: { color: c.accent, width: 2 },
+        chipTree: { color: c["chip-line"], width: 1 },
+        chipOnly: { color: c.ink, width: 1.6 },
+        chipHeld: { color: c.accent, width: 2 },
+        chipAnchor: { color: c.ink, width: 1 },
+        chipBonus: { color: c.accent, width: 2, dash: "4px,3px" },
+      };
+      const fills = { chipTree: c.chip, chipOnly: c.chip, chipHeld: solid ? c.accent : c.bg, chipAnchor: c.ink, chipBonus: c.bg };
+      const data = [
+        ...MARKS.map((m) => ({ type: "scatter", mode: "markers", name: m, hoverinfo: "skip", cliponaxis: false, ...marks[m], marker: { opacity: 1, ...looks[m] } })),
+        ...TEXTS.map((t) => ({ type: "scatter", mode: "text", name: `${t} labels`, hoverinfo: "skip", cliponaxis: false, textposition: "middle right", ...texts[t], textfont: { family: FAMILY, ...inks[t] } })),
+      ];
+      const shapes = PATHS.map((p) => ({ type: "path", path: paths[p] || "M-9 -9H-9", layer: "below", line: lines[p], fillcolor: fills[p] || "rgba(0,0,0,0)", name: p }));
+      const axis = { visible: false, fixedrange: true, type: "linear", autorange: false };
+      const layout = {
+        width: g.width,
+        height: g.height,
+        margin: { l: 0, r: 0, t: 0, b: 0 },
+        paper_bgcolor: "rgba(0,0,0,0)",
+        plot_bgcolor: "rgba(0,0,0,0)",
+        showlegend: false,
+        hovermode: false,
+        dragmode: false,
+        font: { family: FAMILY, size: FONT },
+        xaxis: { ...axis, range: [0, g.width] },
+        yaxis: { ...axis, range: [g.height, 0] },
+        shapes,
+      };
+      return { data, layout };
+    }
+
+    /** The node under the pointer: ANCHOR, BONUS, an index, or null. */
+    nodeAt(event) {
+      if (!this.current) return null;
+      const frame = this.stage.getBoundingClientRect();
+      const px = event.clientX - frame.left;
+      const py = event.clientY - frame.top;
+      const { g, kinds } = this.current;
+      let best = null;
+      let least = 20;
+      for (let i = 0; i < g.n + 2; i++) {
+        if (!kinds.drawn(i)) continue;
+        const right = g.chips ? g.end[i] : g.label[i] ? g.labelX[i] + textWidth(g.label[i], g.spine[i] ? SPINE_FONT : FONT, g.spine[i]) : g.x[i];
+        const dx = px < g.x[i] ? g.x[i] - px : px > right ? px - right : 0;
+        const dy = Math.abs(py - (g.chips || g.narrow ? g.y[i] : px > g.x[i] + 6 ? g.labelY[i] : g.y[i]));
+        const distance = Math.hypot(dx, dy) + (kinds.kind[i] === "ghost" ? 1 : 0);
+        if (distance < least) [best, least] = [i, distance];
+      }
+      return best === null ? null : best === g.n ? ANCHOR : best === g.n + 1 ? BONUS : best;
+    }
+
+    setHover(node) {
+      if (node === this.over) return;
+      this.over = node;
+      this.place(this.hoverRing, node);
+      this.stage.style.cursor = node === null ? "" : "pointer";
+      this.onHover(node);
+    }
+
+    select(node) {
+      this.place(this.selectRing, node);
+    }
+
+    place(ring, node) {
+      const { g, kinds } = this.current || {};
+      const hide = node === null || node === undefined || !g || !kinds.drawn(g.index(node));
+      ring.hidden = hide;
+      if (hide) return;
+      const i = g.index(node);
+      const half = (g.spine[i] ? SIZES.spineChip : SIZES.chip) / 2 + 4;
+      const [x0, x1, y0, y1] = g.chips
+        ? [g.x[i] - 5, g.end[i] + 4, g.y[i] - half, g.y[i] + half]
+        : [g.x[i] - 10, g.x[i] + 10, g.y[i] - 10, g.y[i] + 10];
+      ring.style.cssText = `left:${x0}px;top:${y0}px;width:${x1 - x0}px;height:${y1 - y0}px;border-radius:${g.chips ? 10 : 20}px`;
+    }
+
+    /** After a change of scorer: the nodes that came in flash once (250 ms at most), nothing moves. */
+    showChange(before, g, kinds) {
+      if (this.flash) this.flash.cancel();
+      if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+      let path = "";
+      for (let i = 0; i < g.n; i++) {
+        if (before.kinds.kind[i] === "ghost" && kinds.kind[i] !== "ghost")
+          path += `M${g.x[i] - 9} ${g.y[i]}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0`;
+      }
+      this.pulse.replaceChildren();
+      if (!path) return;
+      const rings = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      rings.setAttribute("d", path);
+      this.pulse.append(rings);
+      this.flash = this.pulse.animate([{ opacity: 1 }, { opacity: 0 }], { duration: 240, easing: "ease-out", fill: "forwards" });
+    }
+
+    clear(note) {
+      this.current = null;
+      this.hoverRing.hidden = this.selectRing.hidden = true;
+      this.stage.hidden = true;
+      this.note(note);
+    }
+
+    note(text) {
+      this.empty.hidden = !text;
+      this.empty.textContent = text || "";
+    }
+
+    destroy() {
+      Plotly.purge(this.plot);
+    }
+  }
+
+  Object.assign(DP.parts, { TreeView });
+})((window.DominoPlayer = window.DominoPlayer || {}));
