@@ -75,13 +75,14 @@ class Tokenizer:
         """
         try:
             hf = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            end_ids = _configured_end_ids(name)
         except (OSError, ValueError, KeyError, ImportError) as error:
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise PairError(
                 f"The tokenizer of {name} cannot be loaded ({reason}): give a folder with tokenizer.json "
                 "or the id of a model on the hub."
             ) from error
-        return cls(hf, _configured_end_ids(name))
+        return cls(hf, end_ids)
 
     def __len__(self) -> int:
         """Number of ids that have a token; a model's padded vocabulary can be larger."""

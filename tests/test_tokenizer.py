@@ -369,6 +369,13 @@ def test_missing_folder_and_empty_folder_are_one_sentence(tmp_path: Path) -> Non
         Tokenizer.from_folder(tmp_path)
 
 
+def test_broken_generation_config_is_one_sentence(tmp_path: Path) -> None:
+    save(byte_level(special("</s>")), tmp_path, None, eos_token="</s>")
+    (tmp_path / "generation_config.json").write_text("{")
+    with pytest.raises(PairError, match=f"tokenizer of {tmp_path} cannot be loaded"):
+        Tokenizer.from_folder(tmp_path)
+
+
 def test_S09_no_code_of_a_checkpoint_is_run(tmp_path: Path) -> None:
     save(byte_level(special("</s>")), tmp_path, None, eos_token="</s>")
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
