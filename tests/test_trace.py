@@ -534,10 +534,10 @@ def test_damaged_and_foreign_files(data: bytes, message: str) -> None:
 def test_a_bomb_is_refused_without_being_unpacked() -> None:
     data = bomb()
     assert len(data) < tr.MAX_BYTES / 100
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(tr.TraceError, match="larger than 1 MB"):
         tr.from_json(data, limit=2**20)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.2
 
 
 def test_newer_and_unknown_versions() -> None:
@@ -588,6 +588,7 @@ BAD_EDITS: list[tuple[str, Edit]] = [
     ("round 2: nodes is not an object", lambda d: d["rounds"][1].update(nodes=[])),
     ("round 2: nodes.delta has", lambda d: d["rounds"][1]["nodes"]["delta"].pop()),
     ("round 2: nodes.delta holds a str", lambda d: d["rounds"][1]["nodes"]["delta"].__setitem__(0, "inf")),
+    ("round 2: nodes.token is not a list", lambda d: d["rounds"][1]["nodes"].update(token=None)),
     ("round 2: nodes.token is not a list", lambda d: d["rounds"][1]["nodes"].update(token="12")),
     ("which does not come before it", lambda d: d["rounds"][1]["nodes"]["parent"].__setitem__(0, 0)),
     ("which does not come before it", lambda d: d["rounds"][1]["nodes"]["parent"].__setitem__(3, 7)),
@@ -763,10 +764,10 @@ def test_reading_a_long_run_is_fast(tmp_path: Path) -> None:
     tr.save(trace, tmp_path / "run.json.gz")
     best = math.inf
     for _ in range(3):
-        started = time.perf_counter()
+        started = time.process_time()  # of this process alone, whatever else the machine does
         tr.load(tmp_path / "run.json.gz")
-        best = min(best, time.perf_counter() - started)
-    assert best / count * 51_200 < 2.0  # seconds for 200 x 256; 0.3 on an idle core, other load allowed for
+        best = min(best, time.process_time() - started)
+    assert best / count * 51_200 < 1.0  # seconds for 200 x 256 nodes; 0.3 on an idle core
 
 
 def test_the_trace_needs_no_torch() -> None:

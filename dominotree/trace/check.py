@@ -88,9 +88,8 @@ def _check_ids(ids: Iterable[int], tokens: dict[int, str], where: str) -> None:
 
 
 def _check_nodes(this: Round, where: str) -> None:
-    """The union of trees, and the verified tree in it."""
+    """The union of trees, and the verified tree in it; types are right."""
     nodes = this.nodes
-    _check_types(nodes, where + "nodes.")
     for f in fields(nodes):
         if len(getattr(nodes, f.name)) != len(nodes):
             raise Bad(
@@ -145,6 +144,7 @@ def _check_round(this: Round, tokens: dict[int, str], rounds_only: bool, where: 
         raise Bad(f"{where}committed is not the {this.accepted} accepted drafts and the bonus token")
     if not 0 <= this.kept <= len(this.committed):
         raise Bad(f"{where}kept is {this.kept} of {len(this.committed)} committed tokens")
+    _check_types(this.nodes, where + "nodes.")
     if len(this.nodes) or not rounds_only:
         _check_nodes(this, where)
     _check_ids([this.anchor, *this.committed, *this.nodes.token], tokens, where[:-2])
