@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from dominotree.errors import DominoTreeError
+from viz import player
 from viz.library import Library
 from viz.quick_gradio import gr
 from viz.sessions import LIVE_METHODS, Sessions
@@ -115,27 +116,31 @@ def _choices(groups: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], str |
 def _live_controls(
     tab: str, sessions: Sessions, prompt: str, label: str, run_label: str, with_method: bool
 ) -> dict[str, Any]:
-    """The right half of a bar: prompt, method, Settings, Run, Stop."""
+    """The right half of a bar: prompt, method, Settings, Run, Stop; ``numbers``: what Settings opens."""
     parts: dict[str, Any] = {}
-    with gr.Row(elem_classes=["dt-group", "dt-live"], visible=sessions.engine.state != "off"):
-        parts["prompt"] = gr.Textbox(
-            prompt, label=label, lines=1, max_lines=5, scale=1, min_width=220, elem_id=f"{tab}-prompt"
-        )
-        if with_method:
-            parts["method"] = gr.Dropdown(
-                [(title, name) for name, title in LIVE_METHODS.items()],
-                value="dominotree",
-                label="Method",
-                filterable=False,
-                scale=0,
-                min_width=190,
-                elem_id=f"{tab}-method",
+    with gr.Column(elem_classes=["dt-live"], visible=sessions.engine.state != "off"):
+        with gr.Row(elem_classes=["dt-group"]):
+            parts["prompt"] = gr.Textbox(
+                prompt, label=label, lines=1, max_lines=5, scale=1, min_width=220, elem_id=f"{tab}-prompt"
             )
-        parts["more"] = gr.Button("Settings", scale=0, min_width=88, elem_id=f"{tab}-more")
-        parts["run"] = gr.Button(run_label, variant="primary", scale=0, min_width=76, elem_id=f"{tab}-run")
-        parts["stop"] = gr.Button(
-            "Stop", scale=0, min_width=68, elem_id=f"{tab}-stop", elem_classes=["dt-stop"]
-        )
+            if with_method:
+                parts["method"] = gr.Dropdown(
+                    [(title, name) for name, title in LIVE_METHODS.items()],
+                    value="dominotree",
+                    label="Method",
+                    filterable=False,
+                    scale=0,
+                    min_width=190,
+                    elem_id=f"{tab}-method",
+                )
+            parts["more"] = gr.Button("Settings", scale=0, min_width=88, elem_id=f"{tab}-more")
+            parts["run"] = gr.Button(
+                run_label, variant="primary", scale=0, min_width=76, elem_id=f"{tab}-run"
+            )
+            parts["stop"] = gr.Button(
+                "Stop", scale=0, min_width=68, elem_id=f"{tab}-stop", elem_classes=["dt-stop"]
+            )
+        parts["numbers"] = _numbers(tab, sessions)
     return parts
 
 
@@ -166,7 +171,7 @@ def _explore(library: Library, sessions: Sessions) -> None:
             group = gr.Dropdown(
                 keys,
                 value=first,
-                label="Recorded run",
+                label="Watch a run",
                 filterable=False,
                 min_width=120,
                 elem_id="explore-group",
@@ -174,17 +179,15 @@ def _explore(library: Library, sessions: Sessions) -> None:
             run = gr.Dropdown(
                 [(r["title"], r["id"]) for r in groups[0]["runs"]] if groups else [],
                 value=groups[0]["runs"][0]["id"] if groups else None,
-                show_label=False,
-                label="Method of the recorded run",
+                label="Method",
                 filterable=False,
-                min_width=180,
+                min_width=210,
                 elem_id="explore-run-choice",
             )
         prompt = groups[0]["prompt"] if groups else DEFAULT_PROMPT
         live = _live_controls(
             "explore", sessions, prompt, "Or run a prompt of your own", "Run", with_method=True
         )
-    numbers = _numbers("explore", sessions)
     _footer("explore")
     player = _player("explore")
 
@@ -198,7 +201,7 @@ def _explore(library: Library, sessions: Sessions) -> None:
     gr.on(
         [live["run"].click, live["prompt"].submit],
         _run_handler(sessions),
-        [live["method"], live["prompt"], *numbers],
+        [live["method"], live["prompt"], *live["numbers"]],
         [player],
         js="(...values) => DominoPage.starting('explore', values)",
         queue=False,
@@ -221,7 +224,7 @@ def _compare(library: Library, sessions: Sessions) -> None:
             group = gr.Dropdown(
                 keys,
                 value=first,
-                label="Recorded runs",
+                label="Watch two runs",
                 filterable=False,
                 min_width=120,
                 elem_id="compare-group",
@@ -241,7 +244,6 @@ def _compare(library: Library, sessions: Sessions) -> None:
         live = _live_controls(
             "compare", sessions, prompt, "Or run both on a prompt of your own", "Run both", with_method=False
         )
-    numbers = _numbers("compare", sessions)
     _footer("compare")
     player = _player("compare")
 
@@ -258,7 +260,7 @@ def _compare(library: Library, sessions: Sessions) -> None:
     gr.on(
         [live["run"].click, live["prompt"].submit],
         _compare_handler(sessions),
-        [*sides, live["prompt"], *numbers],
+        [*sides, live["prompt"], *live["numbers"]],
         [player],
         js="(...values) => DominoPage.starting('compare', values)",
         queue=False,
@@ -318,11 +320,9 @@ def head(library: Library, sessions: Sessions, version: str) -> str:
         '<meta name="color-scheme" content="light dark" />',
         '<link rel="icon" href="shell/icon.svg" type="image/svg+xml" />',
         f'<link rel="preload" href="{first}" as="fetch" crossorigin />' if first else "",
-        f'<link rel="stylesheet" href="player/{version}/player.css" />',
+        player.head(f"player/{version}/", defer=True),
         f'<link rel="stylesheet" href="shell/{version}/page.css" />',
         f'<script type="application/json" id="dt-config">{embedded}</script>',
-        f'<script defer src="player/{version}/vendor/plotly-basic.min.js"></script>',
-        f'<script defer src="player/{version}/player.js"></script>',
         f'<script defer src="shell/{version}/page.js"></script>',
     ]
     return "\n".join(line for line in lines if line)

@@ -72,7 +72,7 @@
       const traces = (await Promise.all(runs.map((run) => recordedText(run.id)))).map((text) => JSON.parse(text));
       if (turn !== tab.turn) return;
       show(tab, traces, runs.map((run) => ({ base: `recorded/${run.id}`, title: run.title })));
-      tab.say(recordedNote(traces[0]));
+      tab.say(hint(runs.length));
     } catch (error) {
       if (turn === tab.turn) tab.say(lost(error), "error");
     }
@@ -82,6 +82,11 @@
     tab.shown = shown;
     tab.with((player) => (traces.length > 1 ? player.compare(traces[0], traces[1]) : player.load(traces[0])));
     files(tab);
+  }
+
+  function hint(panes) {
+    const steps = panes > 1 ? "Two recorded runs in step" : "A recorded run";
+    return `${steps}: move through the rounds with ← and →${config.live ? `, or press Run${panes > 1 ? " both" : ""} to decode the prompt now` : ""}.`;
   }
 
   function recordedNote(trace) {
@@ -412,7 +417,7 @@
     const tab = tabs[name];
     tab.element = element;
     tab.tell = tell;
-    tab.player = DominoPlayer.mount(element, { theme: theme(), onEvent: () => {} });
+    tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false });
     running(tab, Boolean(tab.live && !tab.live.over));
     files(tab);
     part(tab, "more")?.setAttribute("aria-expanded", "false");
@@ -443,7 +448,7 @@
       badge.textContent = words[state.engine];
       badge.dataset.state = state.engine;
       badge.title = state.message;
-      if (state.engine !== "loading") wait = 15000;
+      if (state.engine !== "loading") wait = 5000;
     } catch {
       badge.textContent = "offline";
       badge.dataset.state = "offline";
@@ -459,6 +464,7 @@
 
   function setTheme(name) {
     document.body.classList.toggle("dark", name === "dark");
+    for (const tab of Object.values(tabs)) tab.player?.theme(name);
     try {
       localStorage.setItem("dt-theme", name);
     } catch {
@@ -479,7 +485,7 @@
   window.DominoPage = {
     mount, mountStatus, mountHeader, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
     download, chooseImport, takeImport, toggleSettings,
-    state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live }),
+    state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live, player: tabs[name].player?.state() }),
   };
   if (config.groups.length) recordedText(config.groups[0].runs[0].id);
 })();
