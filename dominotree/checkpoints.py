@@ -82,7 +82,9 @@ def load_pair(
     if dtype not in DTYPES:
         raise PairError(f"dtype {dtype!r} is not supported; choose {' or '.join(DTYPES)}.")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise PairError(f"device {device!r} was asked for, but torch {torch.__version__} sees no GPU; use device 'cpu'.")
+        raise PairError(
+            f"device {device!r} was asked for, but torch {torch.__version__} sees no GPU; use device 'cpu'."
+        )
     if target is None and name == "default":
         from dominotree.default_pair import ensure
 
@@ -143,7 +145,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise PairError(f"{folder.name}: there is no config.json in this folder, so it is not a checkpoint.") from error
+        raise PairError(
+            f"{folder.name}: there is no config.json in this folder, so it is not a checkpoint."
+        ) from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise PairError(f"{folder.name}: config.json is not valid JSON ({error}); fetch it again.") from error
     if not isinstance(config, dict):
@@ -159,10 +163,14 @@ def read_tensors(folder: Path, device: torch.device, dtype: torch.dtype) -> dict
         wanted = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
         missing = sorted(name for name in wanted if not (folder / name).is_file())
         if missing:
-            raise PairError(f"{folder.name}: the index names {', '.join(missing)}, which is missing; fetch it again.")
+            raise PairError(
+                f"{folder.name}: the index names {', '.join(missing)}, which is missing; fetch it again."
+            )
         files = sorted(folder / name for name in wanted)
     if not files:
-        raise PairError(f"{folder.name}: no .safetensors file here; other weight formats can run code and are not opened.")
+        raise PairError(
+            f"{folder.name}: no .safetensors file here; other weight formats can run code and are not opened."
+        )
     tensors: dict[str, Tensor] = {}
     for path in files:
         try:
@@ -188,12 +196,16 @@ def load_target(folder: Path, feature_layers: list[int], device: torch.device, d
     """A Llama or Qwen3 checkpoint folder as a Target."""
     raw = read_config(folder)
     if raw.get("auto_map"):
-        raise PairError(f"{folder.name}: config.json names code to run (auto_map), which is never executed here.")
+        raise PairError(
+            f"{folder.name}: config.json names code to run (auto_map), which is never executed here."
+        )
     config = ModelConfig.from_dict(raw, folder.name)
     tensors = read_tensors(folder, device, dtype)
     ignorable = {k for k in tensors if k.endswith("rotary_emb.inv_freq")}
     if config.tie_word_embeddings:
-        ignorable.add("lm_head.weight")  # tied: the embedding is the head, whatever else the file repeats (L09)
+        ignorable.add(
+            "lm_head.weight"
+        )  # tied: the embedding is the head, whatever else the file repeats (L09)
     tensors = {k: v for k, v in tensors.items() if k not in ignorable}
     check_names(tensors, Target.weight_names(config), folder.name)
     shape = tuple(tensors["model.embed_tokens.weight"].shape)
@@ -212,5 +224,7 @@ def load_drafter(folder: Path, config: DrafterConfig, target: Target) -> Drafter
     check_names(tensors, shapes, folder.name)
     for key, shape in shapes.items():
         if tuple(tensors[key].shape) != shape:
-            raise PairError(f"{folder.name}: {key} has shape {tuple(tensors[key].shape)}, the config asks for {shape}.")
+            raise PairError(
+                f"{folder.name}: {key} has shape {tuple(tensors[key].shape)}, the config asks for {shape}."
+            )
     return Drafter(config, tensors, target, folder.name)

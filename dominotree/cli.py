@@ -40,15 +40,25 @@ def top_m(text: str) -> int | None:
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """The options that ``generate`` and ``trace`` share."""
-    parser.add_argument("--prompt", required=True, help="the user's message; it goes through the chat template")
-    parser.add_argument("--method", default="dominotree", help="ar, dflash, domino, ddtree, marginal, static or dominotree")
+    parser.add_argument(
+        "--prompt", required=True, help="the user's message; it goes through the chat template"
+    )
+    parser.add_argument(
+        "--method", default="dominotree", help="ar, dflash, domino, ddtree, marginal, static or dominotree"
+    )
     parser.add_argument("--budget", type=int, default=16, help="tree nodes besides the root (default 16)")
-    parser.add_argument("--top-m", type=top_m, default=64, help="candidates per level that are corrected, or 'full'")
-    parser.add_argument("--children", type=int, default=None, help="children per node (default: the method's)")
+    parser.add_argument(
+        "--top-m", type=top_m, default=64, help="candidates per level that are corrected, or 'full'"
+    )
+    parser.add_argument(
+        "--children", type=int, default=None, help="children per node (default: the method's)"
+    )
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-new-tokens", type=int, default=128)
-    parser.add_argument("--full-row", action="store_true", help="normalise corrected levels over the whole vocabulary")
+    parser.add_argument(
+        "--full-row", action="store_true", help="normalise corrected levels over the whole vocabulary"
+    )
     add_pair_options(parser)
 
 
@@ -82,8 +92,12 @@ def build_parser() -> argparse.ArgumentParser:
     trace.set_defaults(run=cmd_trace)
 
     export = commands.add_parser("export", help="turn a trace into tables")
-    export.add_argument("trace", type=Path, help="a file written by 'dominotree trace' or exported from the page")
-    export.add_argument("--csv", type=Path, required=True, metavar="DIR", help="folder for rounds.csv and nodes.csv")
+    export.add_argument(
+        "trace", type=Path, help="a file written by 'dominotree trace' or exported from the page"
+    )
+    export.add_argument(
+        "--csv", type=Path, required=True, metavar="DIR", help="folder for rounds.csv and nodes.csv"
+    )
     export.set_defaults(run=cmd_export)
 
     record = commands.add_parser("record", help="record the runs that the page replays (assets/traces)")
@@ -108,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
     speed.add_argument("--methods", nargs="+", default=None)
     table = kinds.add_parser("accepted", help="tokens per round on fixed texts, by method and prompt set")
     table.add_argument("--texts", type=int, default=None, help="only N texts of each set")
-    table.add_argument("--budgets", type=int, nargs="+", default=[16, 64])
+    table.add_argument("--rows", nargs="+", default=None, help="only these rows, for example conditional_16")
     for kind in (exact, identical, speed, table):
         kind.add_argument("--out", type=Path, help="also write the result as JSON")
         add_pair_options(kind)
@@ -142,7 +156,12 @@ def open_pair(args: argparse.Namespace) -> Any:
             raise SettingsError(f"--threads must be at least 1, not {args.threads}.")
         torch.set_num_threads(args.threads)
     return load_pair(
-        args.pair, target=args.target, drafter=args.drafter, dflash=args.dflash, device=args.device, dtype=args.dtype
+        args.pair,
+        target=args.target,
+        drafter=args.drafter,
+        dflash=args.dflash,
+        device=args.device,
+        dtype=args.dtype,
     )
 
 

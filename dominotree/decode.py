@@ -157,7 +157,9 @@ class Run:
         vocab = self.pair.target.vocab_size
         bad = [i for i in prompt_ids if not 0 <= i < vocab]
         if not prompt_ids or bad:
-            raise PromptError(f"prompt token ids must be a non-empty list of ids from 0 to {vocab - 1}; found {bad or 'none'}.")
+            raise PromptError(
+                f"prompt token ids must be a non-empty list of ids from 0 to {vocab - 1}; found {bad or 'none'}."
+            )
         return list(prompt_ids)
 
     def _largest_tree(self) -> int:
@@ -206,7 +208,9 @@ class Run:
         spare = 3 * self._largest_tree() if self.record else 0
         cache = target.new_cache(self.cache_rows + spare)
         started = time.perf_counter_ns()
-        prefilled = target.prefill(torch.tensor(self.prompt_ids, device=target.device), cache, self.cancel.is_set)
+        prefilled = target.prefill(
+            torch.tensor(self.prompt_ids, device=target.device), cache, self.cancel.is_set
+        )
         if prefilled is None:
             return self._finish("cancelled")
         context = self._new_context(prefilled.features)
@@ -257,13 +261,19 @@ class Run:
                 block = self.drafter.draft(context, anchor)
                 if block.repair():
                     flags.append("nan-draft")
-                root = head.advance(None, embed([anchor])) if head is not None and self.method.scorer != "marginal" else None
+                root = (
+                    head.advance(None, embed([anchor]))
+                    if head is not None and self.method.scorer != "marginal"
+                    else None
+                )
             if levels < block.levels or budget < s.budget:
                 flags.append("tree-shrunk")
             with clock.stage("build"):
                 if self.method.kind == "chain":
                     head_used = head if self.method.scorer == "conditional" else None
-                    tree = chain(block, min(levels, budget if budget < block.levels else levels), head_used, embed)
+                    tree = chain(
+                        block, min(levels, budget if budget < block.levels else levels), head_used, embed
+                    )
                 else:
                     scorer, found = self._scorer(block, root)
                     tree = best_first(scorer, levels, budget, s.children_per_node)
@@ -274,7 +284,11 @@ class Run:
         with clock.stage("verify"):
             verified = target.verify(rows, positions, mask, cache)
         with clock.stage("commit"):
-            walked = walk(tree, lambda row, depth: self.chooser.choose(verified.logits[row], position + depth + 1), self.stop_ids)
+            walked = walk(
+                tree,
+                lambda row, depth: self.chooser.choose(verified.logits[row], position + depth + 1),
+                self.stop_ids,
+            )
             cache.commit(walked.rows)
             if drafting and self.drafter is not None and context is not None:
                 self.drafter.extend(context, verified.features[walked.rows])
@@ -325,7 +339,9 @@ class Run:
         if self.method.kind == "tree":
             trees = rec.other_trees(block, found, head, self._embed, levels, budget, s.full_row)
             if self.method.scorer in trees and s.children is not None:
-                trees[self.method.scorer] = tree  # a non-default children count belongs to the method's own tree
+                trees[self.method.scorer] = (
+                    tree  # a non-default children count belongs to the method's own tree
+                )
         seen = rec.anatomy(block, found, head, self._embed, tree, trees, s.full_row)
         rnd.nodes, rnd.level_logz_m, rnd.level_logz_v = seen.nodes, seen.level_logz_m, seen.level_logz_v
         for node in rnd.path:

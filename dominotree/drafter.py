@@ -43,7 +43,9 @@ class DrafterConfig:
         """Read ``config.json``; raises PairError naming the missing or unsupported key."""
         dflash = config.get("dflash_config")
         if not isinstance(dflash, Mapping):
-            raise PairError(f"{what}: config.json has no 'dflash_config', so this is not a DFlash or Domino drafter.")
+            raise PairError(
+                f"{what}: config.json has no 'dflash_config', so this is not a DFlash or Domino drafter."
+            )
 
         def need(key: str, *places: Mapping[str, Any]) -> Any:
             for place in places:
@@ -53,10 +55,14 @@ class DrafterConfig:
 
         for variant in ("use_bias_norm", "use_bias_gate"):
             if dflash.get(variant) or config.get(variant):
-                raise PairError(f"{what}: the drafter was trained with {variant}, a variant that is not supported here.")
+                raise PairError(
+                    f"{what}: the drafter was trained with {variant}, a variant that is not supported here."
+                )
         projector = dflash.get("projector_type")
         if projector not in (None, "", "none", *DOMINO_PROJECTORS):
-            raise PairError(f"{what}: projector_type {projector!r} is not supported, only 'domino' (or none, for DFlash).")
+            raise PairError(
+                f"{what}: projector_type {projector!r} is not supported, only 'domino' (or none, for DFlash)."
+            )
         domino = projector in DOMINO_PROJECTORS
         return cls(
             model=ModelConfig.from_dict(config, what, drafter=True),
@@ -100,7 +106,9 @@ class DraftBlock:
 class Drafter:
     """The block-diffusion backbone; shares the target's embeddings and LM head. ``head`` is None for DFlash."""
 
-    def __init__(self, config: DrafterConfig, weights: Mapping[str, Tensor], target: Target, name: str = "drafter") -> None:
+    def __init__(
+        self, config: DrafterConfig, weights: Mapping[str, Tensor], target: Target, name: str = "drafter"
+    ) -> None:
         self.config = config
         self.name = name
         self.target = target
@@ -108,7 +116,9 @@ class Drafter:
         self.fc = weights["fc.weight"]
         self.hidden_norm = weights["hidden_norm.weight"]
         self.norm = weights["norm.weight"]
-        self.layers = [DecoderLayer(config.model, weights, f"layers.{i}") for i in range(config.model.num_layers)]
+        self.layers = [
+            DecoderLayer(config.model, weights, f"layers.{i}") for i in range(config.model.num_layers)
+        ]
         self.rotary = Rotary(config.model, self.fc.device, self.fc.dtype)
         self.head: CorrectionHead | None = None
         if config.kind == "domino":
@@ -116,7 +126,9 @@ class Drafter:
                 w_ih=weights["prefix_gru.weight_ih_l0"],
                 w_hh=weights["prefix_gru.weight_hh_l0"],
                 w1=weights["embed_proj.0.weight"],
-                w2=weights["embed_proj.2.weight"][: target.vocab_size],  # rows padded beyond the target's table: L11
+                w2=weights["embed_proj.2.weight"][
+                    : target.vocab_size
+                ],  # rows padded beyond the target's table: L11
                 prefix_len=config.pure_draft_prefix_len,
             )
         block = [config.mask_token_id] * config.block_size
@@ -179,7 +191,9 @@ class Drafter:
                 f"{name}: target_layer_ids {bad} are outside {target.name}'s layers 0 to {t.num_layers - 1}."
             )
         if config.block_size < 2:
-            raise PairError(f"{name}: block_size {config.block_size} is too small; at least 2 rows are needed.")
+            raise PairError(
+                f"{name}: block_size {config.block_size} is too small; at least 2 rows are needed."
+            )
 
     @property
     def levels(self) -> int:
@@ -236,5 +250,3 @@ class Drafter:
         first = 0 if self.config.shift_label else 1
         z = rms_norm(x, self.norm, self.config.model.rms_norm_eps)[first:]
         return DraftBlock(z=z, base_logits=self.target.lm_head(z.to(self.target.dtype)), anchor=anchor)
-
-

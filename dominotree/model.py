@@ -60,7 +60,9 @@ class ModelConfig:
         if config.get("use_sliding_window"):
             raise PairError(f"{what}: use_sliding_window is on; choose a model with full attention only.")
         if config.get("quantization_config") is not None:
-            raise PairError(f"{what}: quantised weights are not supported; choose the unquantised checkpoint.")
+            raise PairError(
+                f"{what}: quantised weights are not supported; choose the unquantised checkpoint."
+            )
         for key in ("attention_bias", "mlp_bias"):
             if config.get(key):
                 raise PairError(f"{what}: {key} is on, which this decoder does not compute.")
@@ -91,7 +93,9 @@ def _rope(config: Mapping[str, Any], what: str) -> tuple[float, tuple[tuple[str,
     nested = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
     flat, inner = config.get("rope_theta"), nested.get("rope_theta")
     if flat is not None and inner is not None and float(flat) != float(inner):
-        raise PairError(f"{what}: rope_theta is {flat} at the top level and {inner} nested; keep only one of them.")
+        raise PairError(
+            f"{what}: rope_theta is {flat} at the top level and {inner} nested; keep only one of them."
+        )
     theta = flat if flat is not None else inner
     if theta is None:
         raise PairError(f"{what}: config.json names no rope_theta; a default would silently be wrong.")
@@ -239,8 +243,10 @@ class DecoderLayer:
     def project(self, x: Tensor, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """q [n, H, d], k [n, G, d] (normed, rotated) and v [n, G, d] of already normed rows x [n, h]."""
         c = self.config
-        q, k, v = F.linear(x, self.qkv).view(len(x), -1, c.head_dim).split(
-            (c.num_heads, c.num_kv_heads, c.num_kv_heads), dim=1
+        q, k, v = (
+            F.linear(x, self.qkv)
+            .view(len(x), -1, c.head_dim)
+            .split((c.num_heads, c.num_kv_heads, c.num_kv_heads), dim=1)
         )
         if self.q_norm is not None and self.k_norm is not None:
             q, k = rms_norm(q, self.q_norm, c.rms_norm_eps), rms_norm(k, self.k_norm, c.rms_norm_eps)
@@ -255,7 +261,9 @@ class DecoderLayer:
             k = rms_norm(k, self.k_norm, c.rms_norm_eps)
         return rotate(k, tables), v
 
-    def forward(self, x: Tensor, tables: tuple[Tensor, Tensor], bias: Tensor | None, cache: KVCache, index: int) -> Tensor:
+    def forward(
+        self, x: Tensor, tables: tuple[Tensor, Tensor], bias: Tensor | None, cache: KVCache, index: int
+    ) -> Tensor:
         """x [n, h] -> [n, h]; writes the rows' keys and values behind the cache's committed length."""
         start, stop = cache.length, cache.length + len(x)
         q, k, v = self.project(rms_norm(x, self.input_norm, self.config.rms_norm_eps), tables)
@@ -263,5 +271,7 @@ class DecoderLayer:
         cache.v[index, :, start:stop] = v.transpose(0, 1)
         mixed = attend(q, cache.k[index, :, :stop], cache.v[index, :, :stop], bias)
         x = x + F.linear(mixed, self.o)
-        gate, up = F.linear(rms_norm(x, self.post_norm, self.config.rms_norm_eps), self.gate_up).chunk(2, dim=-1)
+        gate, up = F.linear(rms_norm(x, self.post_norm, self.config.rms_norm_eps), self.gate_up).chunk(
+            2, dim=-1
+        )
         return x + F.linear(F.silu(gate) * up, self.down)

@@ -35,11 +35,24 @@ class Anatomy:
 
 
 def other_trees(
-    block: DraftBlock, found: Candidates, head: CorrectionHead | None, embed: Any, levels: int, budget: int, full_row: bool
+    block: DraftBlock,
+    found: Candidates,
+    head: CorrectionHead | None,
+    embed: Any,
+    levels: int,
+    budget: int,
+    full_row: bool,
 ) -> dict[str, DraftTree]:
     """The tree that each scorer builds from the same hidden states with its own default children per node."""
     children = {m.scorer: m.children for m in METHODS.values() if m.kind == "tree" and m.name != "ddtree"}
-    trees = {"marginal": best_first(MarginalScorer(block, children["marginal"] or budget), levels, budget, children["marginal"] or budget)}
+    trees = {
+        "marginal": best_first(
+            MarginalScorer(block, children["marginal"] or budget),
+            levels,
+            budget,
+            children["marginal"] or budget,
+        )
+    }
     if head is not None:
         static = StaticScorer(found, head, embed, full_row)
         trees["static"] = best_first(static, levels, budget, children["static"] or budget)
@@ -74,39 +87,49 @@ def anatomy(
     count = len(union)
     nodes = Nodes(token=list(union.token), parent=list(union.parent), depth=list(union.depth), trees=bits)
     nodes.order = [i if i < len(verified) else None for i in range(count)]
-    nodes.base_logit = [float(block.base_logits[d - 1, t]) for t, d in zip(union.token, union.depth, strict=True)]
+    base = [float(block.base_logits[d - 1, t]) for t, d in zip(union.token, union.depth, strict=True)]
+    logz_m, logz_v = found.logz_m.tolist(), found.logz_v.tolist()
     where = _candidate_index(found, union)
-    nodes.marginal = [
-        b - float(found.logz_m[d - 1]) if w is not None else None
-        for b, d, w in zip(nodes.base_logit, union.depth, where, strict=True)
-    ]
-    steps = {
-        "marginal": [b - float(found.logz_v[d - 1]) for b, d in zip(nodes.base_logit, union.depth, strict=True)],
-    }
     blank: list[float | None] = [None] * count
+    nodes.base_logit = list(base)
+    nodes.marginal = [
+        None if w is None else b - logz_m[d - 1] for b, d, w in zip(base, union.depth, where, strict=True)
+    ]
     nodes.delta, nodes.static, nodes.conditional = list(blank), list(blank), list(blank)
-    nodes.logz_m = [float(found.logz_m[d - 1]) for d in union.depth]
-    nodes.logz_v = [float(found.logz_v[d - 1]) for d in union.depth]
+    nodes.logz_m = [logz_m[d - 1] for d in union.depth]
+    nodes.logz_v = [logz_v[d - 1] for d in union.depth]
+    steps: dict[str, list[float | None]] = {
+        "marginal": [b - logz_v[d - 1] for b, d in zip(base, union.depth, strict=True)]
+    }
     if head is not None and count:
         _score_conditional(nodes, block, found, head, embed, where)
-        static = StaticScorer(found, head, embed)
-        for i, (d, w) in enumerate(zip(union.depth, where, strict=True)):
-            if w is not None:
-                row = static.rows[d - 1]
-                nodes.static[i] = float(row[w]) if d > head.prefix_len else nodes.marginal[i]
+        rows = StaticScorer(found, head, embed).rows
+        over_m = [
+            None if w is None else float(rows[d - 1][w]) for d, w in zip(union.depth, where, strict=True)
+        ]
+        nodes.static = [
+            m if d <= head.prefix_len else s
+            for m, s, d in zip(nodes.marginal, over_m, union.depth, strict=True)
+        ]
+        if full_row:
+            rows = StaticScorer(found, head, embed, full_row).rows
+            over_m = [
+                None if w is None else float(rows[d - 1][w]) for d, w in zip(union.depth, where, strict=True)
+            ]
+        steps["static"] = over_m
         steps["conditional"] = [
             _builder_step(nodes, i, nodes.conditional, head.prefix_len, full_row) for i in range(count)
-        ]  # type: ignore[assignment]
-        rows = StaticScorer(found, head, embed, True).rows if full_row else static.rows
-        steps["static"] = [None if w is None else float(rows[d - 1][w]) for d, w in zip(union.depth, where, strict=True)]  # type: ignore[misc]
+        ]
     for name in ("marginal", "static", "conditional"):
         setattr(nodes, f"cum_{name}", _cumulate(union, steps.get(name), own.get(name, {})))
     nodes.accepted = [False] * count
     nodes.target_logprob, nodes.target_rank = list(blank), [None] * count
-    return Anatomy(nodes, union, found.logz_m.tolist(), found.logz_v.tolist())
+    return Anatomy(nodes, union, logz_m, logz_v)
 
 
-def _builder_step(nodes: Nodes, i: int, column: list[float | None], prefix_len: int, full_row: bool) -> float | None:
+def _builder_step(
+    nodes: Nodes, i: int, column: list[float | None], prefix_len: int, full_row: bool
+) -> float | None:
     """One node's own log-probability with the normaliser that the builder uses at its level."""
     value = column[i]
     if value is None or (nodes.depth[i] > prefix_len and not full_row):
@@ -123,7 +146,12 @@ def _candidate_index(found: Candidates, union: DraftTree) -> list[int | None]:
 
 
 def _score_conditional(
-    nodes: Nodes, block: DraftBlock, found: Candidates, head: CorrectionHead, embed: Any, where: list[int | None]
+    nodes: Nodes,
+    block: DraftBlock,
+    found: Candidates,
+    head: CorrectionHead,
+    embed: Any,
+    where: list[int | None],
 ) -> None:
     """ΔL and the conditional log-probability of every node for its own path, one batch per depth."""
     parts = head.level_part(block.z)

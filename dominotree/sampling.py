@@ -46,7 +46,9 @@ def gumbel_noise(seed: int, position: int, vocab: int, device: torch.device | st
     """Standard Gumbel noise for every token id at one absolute position: float64 [vocab], always finite."""
     block = torch.arange((vocab + 3) // 4, device=device)
     zero = torch.zeros_like(block)
-    words = philox((block, zero + (position & _LOW), zero + (position >> 32), zero), (seed & _LOW, seed >> 32))
+    words = philox(
+        (block, zero + (position & _LOW), zero + (position >> 32), zero), (seed & _LOW, seed >> 32)
+    )
     uniform = (torch.stack(words, dim=-1).flatten()[:vocab].double() + 0.5) / 2.0**32
     return -torch.log(-torch.log(uniform))
 

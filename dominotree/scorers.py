@@ -118,7 +118,12 @@ class StaticScorer:
 
     @torch.inference_mode()
     def __init__(
-        self, found: Candidates, head: CorrectionHead, embed: Any, full_row: bool = False, root: Tensor | None = None
+        self,
+        found: Candidates,
+        head: CorrectionHead,
+        embed: Any,
+        full_row: bool = False,
+        root: Tensor | None = None,
     ) -> None:
         conditional = ConditionalScorer(found, head, embed, full_row, root)
         state = conditional.root()
@@ -150,7 +155,12 @@ class ConditionalScorer:
     name = "conditional"
 
     def __init__(
-        self, found: Candidates, head: CorrectionHead, embed: Any, full_row: bool = False, root: Tensor | None = None
+        self,
+        found: Candidates,
+        head: CorrectionHead,
+        embed: Any,
+        full_row: bool = False,
+        root: Tensor | None = None,
     ) -> None:
         self.found, self.head, self.embed, self.full_row = found, head, embed, full_row
         self._root = root if root is not None else head.advance(None, embed([found.block.anchor]))

@@ -31,7 +31,11 @@ class Target:
     """
 
     def __init__(
-        self, config: ModelConfig, weights: Mapping[str, Tensor], feature_layers: Sequence[int] = (), name: str = "target"
+        self,
+        config: ModelConfig,
+        weights: Mapping[str, Tensor],
+        feature_layers: Sequence[int] = (),
+        name: str = "target",
     ) -> None:
         self.config = config
         self.name = name
@@ -88,7 +92,9 @@ class Target:
 
     def _blocks(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
         if len(ids) > cache.room():
-            raise ValueError(f"{len(ids)} rows do not fit behind {cache.length} of {cache.capacity} cache rows")
+            raise ValueError(
+                f"{len(ids)} rows do not fit behind {cache.length} of {cache.capacity} cache rows"
+            )
         x = self.embed(ids)
         tables = self.rotary.tables(positions)
         bias = None if len(ids) == 1 else attention_bias(mask, cache.length, self.dtype)

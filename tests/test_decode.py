@@ -21,7 +21,9 @@ from dominotree.tree import DraftTree, walk
 DRAFTING = [m for m in METHODS if m != "ar"]
 
 
-def ids(pair: Pair, method: str = "dominotree", n: int = 24, prompt: list[int] | None = None, **kwargs) -> list[int]:
+def ids(
+    pair: Pair, method: str = "dominotree", n: int = 24, prompt: list[int] | None = None, **kwargs
+) -> list[int]:
     extra = {k: kwargs.pop(k) for k in ("cache_rows", "record", "cancel") if k in kwargs}
     s = Settings(method=method, max_new_tokens=n, **kwargs)
     return generate(pair, settings=s, prompt_ids=prompt or [5, 9, 2, 30], **extra).summary["token_ids"]
@@ -34,9 +36,16 @@ def script_pair(script, guess, levels: int = 7, stop_ids=(), context: int = 256,
     return pair
 
 
-def run_script(pair: Pair, method: str = "ddtree", prompt: list[int] | None = None, n: int = 24, **kwargs) -> Run:
+def run_script(
+    pair: Pair, method: str = "ddtree", prompt: list[int] | None = None, n: int = 24, **kwargs
+) -> Run:
     extra = {k: kwargs.pop(k) for k in ("cache_rows", "record") if k in kwargs}
-    run = Run(pair, prompt_ids=prompt or [1, 2, 3], settings=Settings(method=method, max_new_tokens=n, **kwargs), **extra)
+    run = Run(
+        pair,
+        prompt_ids=prompt or [1, 2, 3],
+        settings=Settings(method=method, max_new_tokens=n, **kwargs),
+        **extra,
+    )
     pair.target.run = run
     for _ in run:
         pass
@@ -68,7 +77,10 @@ def test_every_method_gives_the_tokens_of_ar(temperature: float) -> None:
         assert len(expected) == 24
         for method in DRAFTING:
             for record in (False, True):
-                assert ids(pair, method, prompt=prompt, temperature=temperature, seed=seed, record=record) == expected
+                assert (
+                    ids(pair, method, prompt=prompt, temperature=temperature, seed=seed, record=record)
+                    == expected
+                )
 
 
 @settings(max_examples=25, deadline=None)
@@ -86,6 +98,7 @@ def test_lossless_whatever_the_settings(seed, budget, top_m, method, temperature
 def test_E02_stop_token_stays_wherever_it_comes() -> None:
     stop = 40
     for texts, kept in (([stop], 1), ([7, stop], 2), ([7, 8, 9, stop], 4)):
+
         def script(prefix, texts=texts):
             return texts[min(len(prefix) - 3, len(texts) - 1)]
 
@@ -96,7 +109,10 @@ def test_E02_stop_token_stays_wherever_it_comes() -> None:
             for levels in (1, 2, 3, 7):
                 run = run_script(script_pair(script, guess, levels, stop_ids=[stop]))
                 assert run.output == texts
-                assert run.trace.summary["stop_reason"] == "stop-token" and run.trace.summary["stop_token"] == stop
+                assert (
+                    run.trace.summary["stop_reason"] == "stop-token"
+                    and run.trace.summary["stop_token"] == stop
+                )
 
 
 @pytest.mark.parametrize("n", range(18))
@@ -203,7 +219,9 @@ def test_E32_E48_a_tree_of_width_one_is_the_chain() -> None:
         chain = Run(pair, settings=Settings(method="domino", max_new_tokens=16), record=False, **common)
         tree = Run(
             pair,
-            settings=Settings(method="dominotree", budget=pair.domino.levels, children=1, top_m=None, max_new_tokens=16),
+            settings=Settings(
+                method="dominotree", budget=pair.domino.levels, children=1, top_m=None, max_new_tokens=16
+            ),
             record=False,
             **common,
         )
@@ -240,7 +258,13 @@ def test_E39_every_stop_id_stops() -> None:
 def test_E40_trees_shrink_at_the_end_of_the_buffer() -> None:
     pair = tiny_pair()
     expected = ids(pair, "ar", n=24)
-    run = Run(pair, prompt_ids=[5, 9, 2, 30], settings=Settings(budget=16, max_new_tokens=24), record=False, cache_rows=28)
+    run = Run(
+        pair,
+        prompt_ids=[5, 9, 2, 30],
+        settings=Settings(budget=16, max_new_tokens=24),
+        record=False,
+        cache_rows=28,
+    )
     rounds = list(run)
     assert run.output == expected
     assert all(r.position + 1 + r.verified_nodes <= 28 for r in rounds)
@@ -265,7 +289,9 @@ def test_E41_past_the_drafters_own_limit_drafting_is_off() -> None:
     assert all(r.flags == ["drafting-off"] and r.committed == [r.bonus] for r in rounds)
     short = Run(pair, prompt_ids=prompt[:4], settings=Settings(max_new_tokens=30))
     flags = [("drafting-off" in r.flags) for r in short]
-    assert flags[0] is False and flags[-1] is True and short.output == ids(pair, "ar", n=30, prompt=prompt[:4])
+    assert (
+        flags[0] is False and flags[-1] is True and short.output == ids(pair, "ar", n=30, prompt=prompt[:4])
+    )
 
 
 def test_E44_the_next_root_is_the_committed_length() -> None:
@@ -300,7 +326,10 @@ def test_E49_no_filler_nodes() -> None:
 
     run = run_script(script_pair(script, lambda p, i: [8], levels=2), n=4, children=1)
     assert run.output == [mask] * 4
-    assert all(set(r.nodes.token) <= {8, *range(8)} and r.verified_nodes == len(r.nodes.order) for r in run.trace.rounds)
+    assert all(
+        set(r.nodes.token) <= {8, *range(8)} and r.verified_nodes == len(r.nodes.order)
+        for r in run.trace.rounds
+    )
 
 
 def test_one_target_call_per_round() -> None:

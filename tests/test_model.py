@@ -180,9 +180,13 @@ def test_L05_rotary_base_flat_or_nested_never_the_default() -> None:
     nested = tiny_config(rope_parameters={"rope_type": "default", "rope_theta": 500000.0})
     del nested["rope_theta"]
     for config in (flat, nested):
-        assert inverse_frequencies(ModelConfig.from_dict(config, "x"))[1].item() == pytest.approx(0.037606, abs=1e-6)
+        assert inverse_frequencies(ModelConfig.from_dict(config, "x"))[1].item() == pytest.approx(
+            0.037606, abs=1e-6
+        )
     with pytest.raises(PairError, match=r"10000\.0.*500000\.0"):
-        ModelConfig.from_dict(tiny_config(rope_parameters={"rope_type": "default", "rope_theta": 500000.0}), "x")
+        ModelConfig.from_dict(
+            tiny_config(rope_parameters={"rope_type": "default", "rope_theta": 500000.0}), "x"
+        )
     del flat["rope_theta"]
     with pytest.raises(PairError, match="rope_theta"):
         ModelConfig.from_dict(flat, "x")

@@ -84,7 +84,9 @@ def tiny_drafter(target: Target, seed: int = 1, dflash: dict | None = None, **ch
 
 def tiny_pair(seed: int = 0, stop_ids: Sequence[int] = (), target: Target | None = None, **drafter) -> Pair:
     target = target or tiny_target(seed)
-    return Pair(target, ByteTokenizer(stop_ids), tiny_drafter(target, seed + 1, **drafter), None, {"name": "tiny"})
+    return Pair(
+        target, ByteTokenizer(stop_ids), tiny_drafter(target, seed + 1, **drafter), None, {"name": "tiny"}
+    )
 
 
 def path_reference(target: Target, prefix: list[int], tokens: list[int], parents: list[int]) -> Tensor:
@@ -124,7 +126,10 @@ class ScriptTarget(Target):
         rows = super().verify(ids, positions, mask, cache)
         tokens = ids.tolist()
         committed = self.tokens_of(cache)
-        logits = [self._row(committed + [tokens[j] for j in mask[i].nonzero().flatten().tolist()]) for i in range(len(tokens))]
+        logits = [
+            self._row(committed + [tokens[j] for j in mask[i].nonzero().flatten().tolist()])
+            for i in range(len(tokens))
+        ]
         return TargetRows(torch.stack(logits), rows.features)
 
     def tokens_of(self, cache: KVCache) -> list[int]:
@@ -138,9 +143,13 @@ class OneHotDrafter:
     head = None
     name = "stub drafter"
 
-    def __init__(self, target: Target, guess: Callable[[int, int], Sequence[int]], levels: int = 7, limit: int = 10**6) -> None:
+    def __init__(
+        self, target: Target, guess: Callable[[int, int], Sequence[int]], levels: int = 7, limit: int = 10**6
+    ) -> None:
         self.target, self.guess, self._levels, self.context_limit = target, guess, levels, limit
-        self.config = DrafterConfig.from_dict(drafter_config({"projector_type": None}, block_size=levels + 1), "stub")
+        self.config = DrafterConfig.from_dict(
+            drafter_config({"projector_type": None}, block_size=levels + 1), "stub"
+        )
         self.anchors: list[int] = []
 
     @property
@@ -148,7 +157,9 @@ class OneHotDrafter:
         return self._levels
 
     def new_context(self, capacity: int) -> KVCache:
-        return KVCache(self.config.model, capacity + self.config.block_size, torch.device("cpu"), torch.float32)
+        return KVCache(
+            self.config.model, capacity + self.config.block_size, torch.device("cpu"), torch.float32
+        )
 
     def extend(self, context: KVCache, features: Tensor) -> None:
         context.length += len(features)
