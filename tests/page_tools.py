@@ -15,6 +15,7 @@ import uvicorn
 from trace_factory import make_trace
 
 from dominotree import trace as tr
+from dominotree.errors import PromptError
 from viz.library import Library
 from viz.server import create_app
 from viz.sessions import Engine, Limits, Sessions
@@ -59,6 +60,7 @@ class ScriptedEngine:
     def __init__(self, seconds: float = 0.01, rounds: int = 5, state: str = "ready") -> None:
         self.seconds, self.rounds, self.state = seconds, rounds, state
         self.fail_at: int | None = None
+        self.refusal = ""
         self.prompts: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
@@ -66,6 +68,8 @@ class ScriptedEngine:
         self._seed = itertools.count()
 
     def run(self, prompt: str, settings: dict[str, Any], cancel: threading.Event) -> Iterator[tr.Round]:
+        if self.refusal:
+            raise PromptError(self.refusal)
         whole = make_trace(self.rounds, min(settings["budget"], 32), next(self._seed), settings["method"])
         whole.header["settings"] |= settings
         whole.prompt["text"] = prompt

@@ -26,6 +26,7 @@ from trace_factory import make_trace
 from dominotree import trace as tr
 from dominotree.errors import DominoTreeError, PromptError, SettingsError
 from viz.library import Library
+from viz.live import PairEngine
 from viz.sessions import Job, Limits, NoEngine, Sessions, check_prompt, check_settings
 
 ROOT = Path(__file__).parents[1]
@@ -236,7 +237,17 @@ def test_runs_waiting_for_an_engine_that_fails_to_load_end_with_its_sentence(roo
     engine.state = "failed"
     until(lambda: job.over)
     assert job.state == "failed"
-    assert [e.data["message"] for e in job.events if e.kind == "error"] == [NoEngine.message]
+    assert [e.data for e in job.events if e.kind == "error"] == [
+        {"message": NoEngine.message, "refused": True}
+    ]
+
+
+def test_a_pair_that_cannot_be_loaded_is_one_sentence_and_recorded_runs_are_named() -> None:
+    engine = PairEngine("no such pair")
+    engine.start()
+    until(lambda: engine.state == "failed", 60)
+    assert "unknown pair 'no such pair'" in engine.message
+    assert engine.message.endswith("Recorded runs still work.")
 
 
 # --- isolation, failures, limits ------------------------------------------------------------------------

@@ -138,7 +138,12 @@ def _live_controls(
                 run_label, variant="primary", scale=0, min_width=76, elem_id=f"{tab}-run"
             )
             parts["stop"] = gr.Button(
-                "Stop", scale=0, min_width=68, elem_id=f"{tab}-stop", elem_classes=["dt-stop"]
+                "Stop",
+                interactive=False,  # the shell enables it while a run goes on
+                scale=0,
+                min_width=68,
+                elem_id=f"{tab}-stop",
+                elem_classes=["dt-stop"],
             )
         parts["numbers"] = _numbers(tab, sessions)
     return parts
@@ -197,7 +202,6 @@ def _explore(library: Library, sessions: Sessions) -> None:
     run.input(None, [run], None, js="(r) => { DominoPage.pickRun('explore', r); }")
     player.submit(None, None, [group, run], js="() => DominoPage.menu('explore')")
     live["more"].click(None, js="() => { DominoPage.toggleSettings('explore'); }")
-    live["stop"].click(None, js="() => { DominoPage.stop('explore'); }")
     gr.on(
         [live["run"].click, live["prompt"].submit],
         _run_handler(sessions),
@@ -256,7 +260,6 @@ def _compare(library: Library, sessions: Sessions) -> None:
             js=f"(m) => {{ DominoPage.pickPair('compare', {{side: {index}, method: m}}); }}",
         )
     live["more"].click(None, js="() => { DominoPage.toggleSettings('compare'); }")
-    live["stop"].click(None, js="() => { DominoPage.stop('compare'); }")
     gr.on(
         [live["run"].click, live["prompt"].submit],
         _compare_handler(sessions),

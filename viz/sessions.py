@@ -406,7 +406,7 @@ class Sessions:
                 self._running = job
                 job.state = "running"
                 self._moved()
-            state = "failed"
+            state, pane = "failed", 0
             try:
                 for pane, settings in enumerate(job.settings):
                     if not job.cancel.is_set():
@@ -415,10 +415,10 @@ class Sessions:
             except Exception as error:
                 if not isinstance(error, DominoTreeError):
                     log.exception("run failed")
-                pane = max(0, len(job.traces) - 1)
-                if pane < len(job.traces):
+                refused = len(job.traces) <= pane  # it never began to decode
+                if not refused:
                     job.traces[pane].summary.setdefault("stop_reason", "error")
-                job.push(Event("error", pane, data={"message": sentence(error)}))
+                job.push(Event("error", pane, data={"message": sentence(error), "refused": refused}))
             with self._lock:
                 self._running = None
                 self._end(job, state)

@@ -69,7 +69,7 @@ def site(
 @pytest.fixture
 def visit(chromium: Browser, site: Any, engine: ScriptedEngine) -> Iterator[Callable[..., Page]]:
     """Open the page as a new visitor; anything asked of another host, or any script error, fails the test."""
-    engine.seconds, engine.rounds, engine.fail_at = 0.05, 8, None
+    engine.seconds, engine.rounds, engine.fail_at, engine.refusal = 0.05, 8, None, ""
     contexts, wrong = [], []
 
     def open_page(address: str = site[0], size: tuple[int, int] = (1440, 900), **more: Any) -> Page:
@@ -233,7 +233,8 @@ def test_stop_shows_at_once_and_run_right_after_works(visit: Any, engine: Script
         """async () => {
             const started = performance.now();
             document.getElementById("explore-stop").click();
-            while (!DominoPage.state("explore").message[0].startsWith("Stop")) await new Promise(requestAnimationFrame);
+            const stopped = () => DominoPage.state("explore").message[0].startsWith("Stop");
+            while (!stopped()) await new Promise(requestAnimationFrame);
             return performance.now() - started;
         }"""
     )
@@ -337,6 +338,17 @@ def test_U32_a_failed_run_shows_its_own_rounds_as_partial_and_never_the_older_ru
     page.wait_for_function("(id) => DominoPage.state('explore').player.run === id", arg=run_a)
 
 
+def test_a_run_that_the_engine_refuses_keeps_what_is_shown(visit: Any, engine: ScriptedEngine) -> None:
+    page = visit()
+    before = state(page)["player"]["run"]
+    engine.refusal = "The prompt has 9000 tokens, but the context holds 2048: shorten it."
+    ask(page, "far too long")
+    wait_over(page)
+    assert state(page)["message"] == engine.refusal
+    assert state(page)["player"]["run"] == before and len(state(page)["shown"]) == 1
+    assert page.locator(".dt-stale").count() == 0
+
+
 def test_bad_settings_get_a_sentence_and_keep_what_is_shown(visit: Any) -> None:
     page = visit()
     before = state(page)["player"]["run"]
@@ -385,9 +397,8 @@ def test_waiting_visitors_are_told_their_place(visit: Any, engine: ScriptedEngin
     ask(first, "long")
     wait_rounds(first)
     ask(second, "next")
-    second.wait_for_function(
-        "DominoPage.state('explore').message[0].startsWith('Waiting: one run before yours, about')"
-    )
+    place = "Waiting: one run before yours, about"
+    second.wait_for_function("(text) => DominoPage.state('explore').message[0].startsWith(text)", arg=place)
     first.close()
     wait_rounds(second)
 
@@ -416,6 +427,24 @@ def test_compare_runs_both_methods_live(visit: Any) -> None:
     told = state(page, "compare")
     assert "DominoTree: " in told["message"] and "DDTree: " in told["message"]
     assert page.locator("#compare-player .js-plotly-plot").count() == 2
+    with (
+        page.expect_download() as first,
+        page.expect_download(lambda file: "ddtree" in file.suggested_filename),
+    ):
+        page.click("#compare-rounds-csv")
+    assert first.value.suggested_filename.startswith("dominotree-dominotree-")
+
+
+def test_without_a_first_round_in_5_s_a_recorded_run_is_offered(visit: Any, engine: ScriptedEngine) -> None:
+    engine.seconds, engine.rounds = 6.5, 2
+    page = visit()
+    ask(page, "slow")
+    page.wait_for_selector(".dt-stale")  # what was shown stays, dimmed
+    page.get_by_role("button", name="Watch a recorded run meanwhile").click()
+    page.wait_for_function("document.querySelector('.dt-stale') === null")
+    assert state(page)["over"] is False
+    page.click("#explore-stop")
+    wait_over(page)
 
 
 def test_below_a_path(visit: Any, site: Any) -> None:
@@ -459,6 +488,10 @@ def test_what_is_shown_stays_usable_when_the_server_is_gone(chromium: Browser, s
     page.click("#explore-rounds-csv")
     page.wait_for_function("DominoPage.state('explore').message[0].startsWith('The server does not answer')")
     page.wait_for_selector(".dt-badge[data-state=offline]", timeout=20000)
+    page.click("#explore-run")
+    page.wait_for_function("DominoPage.state('explore').message[0].startsWith('Starting')")
+    page.wait_for_function("DominoPage.state('explore').message[0].startsWith('The server does not answer')")
+    assert not page.locator(".toast-body").is_visible()
     page.close()
 
 

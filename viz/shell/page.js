@@ -80,6 +80,8 @@
 
   function show(tab, traces, shown) {
     tab.shown = shown;
+    stale(tab, false);
+    if (tab.live) tab.live.elsewhere = true; // until its next start, the visitor looks at something else
     tab.with((player) => (traces.length > 1 ? player.compare(traces[0], traces[1]) : player.load(traces[0])));
     files(tab);
   }
@@ -102,18 +104,15 @@
 
   function follow(tab, ticket) {
     drop(tab);
-    const turn = ++tab.turn;
-    const live = { token: ticket.token, methods: ticket.methods, traces: [], rounds: 0, over: false, failed: "" };
+    const live = { token: ticket.token, methods: ticket.methods, traces: [], rounds: 0, over: false, failed: "", refused: false, offer: null };
     live.titles = ticket.methods.map((method) => config.methods[method] || method);
     tab.live = live;
-    tab.shown = [];
-    tab.with((player) => player.clear("Your run is about to start."));
-    files(tab);
+    stale(tab, true); // what was shown stays, dimmed, until the first round is there
     running(tab, true);
     live.late = setTimeout(() => late(tab, live), 5000);
     live.source = new EventSource(address(`live/${live.token}/events`));
     live.source.onmessage = (message) => {
-      if (tab.live === live) event(tab, live, JSON.parse(message.data), turn);
+      if (tab.live === live) event(tab, live, JSON.parse(message.data));
     };
     live.source.onerror = () => {
       if (tab.live !== live || live.over) return;
@@ -122,7 +121,7 @@
     };
   }
 
-  function event(tab, live, data, turn) {
+  function event(tab, live, data) {
     const title = live.titles[data.pane];
     switch (data.type) {
       case "waiting":
@@ -133,12 +132,14 @@
               ? `Waiting: ${data.place === 1 ? "one run" : `${data.place} runs`} before yours, about ${data.seconds} s.`
               : "Your run is next.",
           "busy",
+          live.offer,
         );
         break;
       case "start":
         live.traces[data.pane] = { layout: [], tokens: {}, ...data.trace };
-        tab.turn = turn = ++tab.turn;
-        live.turn = turn;
+        live.elsewhere = false;
+        stale(tab, false);
+        live.turn = ++tab.turn;
         tab.shown = [{ base: `live/${live.token}/${data.pane}`, title }];
         tab.with((player) => player.load(structuredClone(live.traces[data.pane])));
         files(tab);
@@ -165,6 +166,7 @@
       }
       case "error":
         live.failed = data.message;
+        live.refused = data.refused === true;
         break;
       case "end":
         ended(tab, live, data.state === "failed" ? live.failed || "The run failed." : "", data.state);
@@ -177,19 +179,23 @@
     clearTimeout(live.late);
     live.source.close();
     running(tab, false);
+    stale(tab, false);
     const done = live.traces.filter((trace) => trace.rounds.length);
     if (done.length) remember(tab, live, done.length, error ? "failed" : state === "cancelled" ? "stopped" : "");
     if (error) {
       tab.say(error, "error");
-      if (live.turn === tab.turn || !done.length) tab.with((player) => player.setError(error));
+      if (!done.length && !live.refused && !live.elsewhere) {
+        tab.shown = [];
+        tab.with((player) => player.clear("This run failed before its first round.").setError(error));
+        files(tab);
+      } else if (done.length && live.turn === tab.turn) tab.with((player) => player.setError(error));
       return;
     }
     const own = tab.own[0];
     const unseen = live.turn !== tab.turn; // the visitor looks at another run meanwhile
     if (state === "cancelled") tab.say(done.length ? "Stopped; the rounds so far are kept." : "Stopped before the first round.");
     else tab.say(live.traces.map((trace, pane) => sum(live.titles[pane], trace)).join("  ·  "));
-    if (!done.length) tab.with((player) => player.clear("Stopped before the first round."));
-    else if (!unseen) pickOwn(tab, own.id, tab.message[0]);
+    if (done.length && !unseen) pickOwn(tab, own.id, tab.message[0]);
   }
 
   function sum(title, trace) {
@@ -202,10 +208,11 @@
   function late(tab, live) {
     if (tab.live !== live || live.over || live.rounds || !config.groups.length) return;
     const [text, kind] = tab.message;
-    tab.say(text, kind, {
+    live.offer = {
       title: "Watch a recorded run meanwhile",
       run: () => (tab.name === "compare" ? pickPair(tab.name, {}) : pickRun(tab.name, config.groups[0].runs[0].id)),
-    });
+    };
+    tab.say(text, kind, live.offer);
   }
 
   /** Stop following: the run of this tab is no longer wanted. */
@@ -221,7 +228,7 @@
   function stop(name) {
     const tab = tabs[name];
     const live = tab.live;
-    if (!live || live.over) return;
+    if (!live || live.over || live.stopping) return;
     live.stopping = true;
     tab.say("Stopping …", "busy");
     fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch((error) => tab.say(lost(error), "error"));
@@ -237,6 +244,7 @@
   function ticket(name, value) {
     if (!value) return;
     const tab = tabs[name];
+    clearTimeout(tab.asked);
     const answer = JSON.parse(value);
     if (answer.error) {
       running(tab, Boolean(tab.live && !tab.live.over));
@@ -247,8 +255,21 @@
   }
 
   function starting(name, values) {
-    tabs[name].say("Starting …", "busy");
+    const tab = tabs[name];
+    tab.say("Starting …", "busy");
+    clearTimeout(tab.asked);
+    tab.asked = setTimeout(() => unanswered(tab), 3000);
     return values;
+  }
+
+  /** Run was pressed and no ticket came: say so here (Gradio's own pop-ups are hidden). */
+  async function unanswered(tab) {
+    try {
+      await fetch(address("status"), { cache: "no-store" });
+      tab.asked = setTimeout(() => tab.say("The server did not take this run: press Run again.", "error"), 7000);
+    } catch (error) {
+      tab.say(lost(error), "error");
+    }
   }
 
   // ---- this visitor's own runs
@@ -397,6 +418,8 @@
     if (button) button.disabled = !on;
   }
 
+  const stale = (tab, on) => tab.element?.classList.toggle("dt-stale", on);
+
   /** File buttons are for the run on the screen; without one there is nothing to save. */
   function files(tab) {
     for (const name of ["rounds-csv", "nodes-csv", "trace-json"]) {
@@ -419,6 +442,7 @@
     tab.tell = tell;
     tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false });
     running(tab, Boolean(tab.live && !tab.live.over));
+    part(tab, "stop")?.addEventListener("click", () => stop(name)); // at once, not through Gradio's event loop
     files(tab);
     part(tab, "more")?.setAttribute("aria-expanded", "false");
     if (tab.waiting) tab.waiting(tab.player);
