@@ -428,6 +428,27 @@
     }
   }
 
+  /** Set the controls' states; Gradio may put them on the page a few frames after the player. */
+  function settle(tab, tries = 120) {
+    if (tries && config.live && !part(tab, "stop")) {
+      requestAnimationFrame(() => settle(tab, tries - 1));
+      return;
+    }
+    running(tab, Boolean(tab.live && !tab.live.over));
+    files(tab);
+    part(tab, "more")?.setAttribute("aria-expanded", "false");
+  }
+
+  // Stop is heard here, in the frame of the click, and not through Gradio's event loop.
+  document.addEventListener(
+    "click",
+    (event) => {
+      const button = event.target instanceof Element && event.target.closest(".dt-stop");
+      if (button) stop(button.id.split("-")[0]);
+    },
+    true,
+  );
+
   function toggleSettings(name) {
     const tab = tabs[name];
     const open = part(tab, "settings").classList.toggle("dt-open");
@@ -441,10 +462,7 @@
     tab.element = element;
     tab.tell = tell;
     tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false });
-    running(tab, Boolean(tab.live && !tab.live.over));
-    part(tab, "stop")?.addEventListener("click", () => stop(name)); // at once, not through Gradio's event loop
-    files(tab);
-    part(tab, "more")?.setAttribute("aria-expanded", "false");
+    settle(tab);
     if (tab.waiting) tab.waiting(tab.player);
     else if (!config.groups.length) tab.player.clear("No recorded runs are installed. Type a prompt and press Run.");
     else if (name === "compare") pickPair(name, {});
