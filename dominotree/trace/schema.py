@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from dominotree.errors import DominoTreeError
+
 SCHEMA = "dominotree.trace"
 VERSION = 1
 SCORERS = ("marginal", "static", "conditional")
@@ -22,7 +24,7 @@ MAX_BYTES = 64 * 2**20
 Float = float | None  # None = missing (not computed); -inf is a real value
 
 
-class TraceError(ValueError):
+class TraceError(DominoTreeError, ValueError):
     """A trace that cannot be read, written or trusted; the message is one sentence for whoever asked."""
 
 
