@@ -589,16 +589,34 @@ def test_pages_and_headers_name_no_other_host(site: Any) -> None:
 # --- start ----------------------------------------------------------------------------------------------
 
 
-def test_the_page_is_built_without_torch(tmp_path: Path) -> None:
+def test_the_page_is_built_without_torch_and_asks_nobody_outside(tmp_path: Path) -> None:
     write_library(tmp_path)
-    code = (
-        "import sys, pathlib; from viz.library import Library; from viz.live import PairEngine;"
-        "from viz.server import create_app; from viz.sessions import Sessions;"
-        f"lib = Library(pathlib.Path({str(tmp_path)!r})); create_app(lib, Sessions(PairEngine()));"
-        "lib.served(lib.runs[0].run_id); print('torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "False", done.stderr
+    code = f"""
+import sys, pathlib, time, urllib.request
+asked = []
+def hook(event, args):
+    if event == "socket.getaddrinfo" or event == "socket.connect" and isinstance(args[1], tuple):
+        host = args[0] if event == "socket.getaddrinfo" else args[1][0]
+        if host not in ("127.0.0.1", "localhost", "0.0.0.0", "::1", None):
+            asked.append(host)
+sys.addaudithook(hook)
+sys.path.insert(0, "tests")
+from page_tools import serving
+from viz.library import Library
+from viz.live import PairEngine
+from viz.sessions import NoEngine
+engine = NoEngine()
+engine.start = PairEngine("no such pair").start  # begins to load after the first page
+library = Library(pathlib.Path({str(tmp_path)!r}))
+with serving(library, engine) as (address, _):
+    urllib.request.urlopen(address).read()
+    urllib.request.urlopen(address + "recorded/" + library.runs[0].run_id + ".json").read()
+    print("torch" in sys.modules)
+    time.sleep(1)
+print(asked)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=90)
+    assert done.stdout.split() == ["False", "[]"], done.stderr
 
 
 def test_app_takes_the_documented_arguments_and_refuses_others() -> None:

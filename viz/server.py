@@ -242,6 +242,8 @@ def create_app(
             return _error(GONE, 404)
         return await _download(trace, what)
 
+    importing = asyncio.Semaphore(2)  # a large trace takes much memory while it is read
+
     @app.post("/import")
     async def take_import(request: Request) -> Response:
         limits, body = sessions.limits, bytearray()
@@ -253,8 +255,11 @@ def create_app(
                     413,
                 )
         try:
-            trace = await asyncio.to_thread(tr.from_json, bytes(body), "This file", limits.import_unpacked)
-            text = await asyncio.to_thread(lib.served_json, trace)
+            async with importing:
+                trace = await asyncio.to_thread(
+                    tr.from_json, bytes(body), "This file", limits.import_unpacked
+                )
+                text = await asyncio.to_thread(lib.served_json, trace)
         except tr.TraceError as error:
             return _error(str(error), 400)
         job = sessions.adopt([trace], "import")

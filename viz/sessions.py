@@ -48,7 +48,7 @@ class Limits:
     temperature: float = 5.0
     waiting: int = 300  # runs in the queue, all visitors together
     import_bytes: int = 16 << 20  # as sent
-    import_unpacked: int = 128 << 20  # after gunzip
+    import_unpacked: int = 64 << 20  # after gunzip
     kept_runs: int = 200  # finished or imported runs kept for export and reload …
     kept_nodes: int = 400_000  # … and the nodes in all of them (about 600 bytes each)
     kept_seconds: float = 2 * 3600
