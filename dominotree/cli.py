@@ -106,6 +106,10 @@ def build_parser() -> argparse.ArgumentParser:
     add_pair_options(record)
     record.set_defaults(run=cmd_record)
 
+    train = commands.add_parser("train", help="make the drafters anew (needs a GPU)", add_help=False)
+    train.add_argument("rest", nargs=argparse.REMAINDER)
+    train.set_defaults(run=cmd_train)
+
     bench = commands.add_parser("bench", help="reproduce the figures of docs/performance.md")
     kinds = bench.add_subparsers(dest="bench", required=True, parser_class=Parser)
     exact = kinds.add_parser("exact", help="round by round against an independent implementation")
@@ -238,6 +242,12 @@ def cmd_record(args: argparse.Namespace) -> None:
     from dominotree.bench.recordings import record_all
 
     record_all(open_pair(args), args.out, args.only, progress)
+
+
+def cmd_train(args: argparse.Namespace) -> None:
+    from dominotree.train.cli import main as train
+
+    raise SystemExit(train(args.rest))
 
 
 def cmd_bench(args: argparse.Namespace) -> None:
