@@ -5,12 +5,12 @@ straight line at y = 0, the *spine*; everything that was drafted in vain hangs a
 (whole numbers), the better-scored branch nearer. One layout covers the union of all scorers' trees, so that
 switching between them moves nothing.
 
-How crossings are avoided. A node takes two cells of its lane: its mark and label at ``2 * depth``, and, if it
-has children, the connector to them at ``2 * depth + 1``. The best child goes straight on in its parent's lane;
-each further child's whole subtree is moved outwards to the first place where it shares no cell with what lies
-nearer. Subtrees are placed from the deepest parent to the root, so a connector only passes lanes that are still
-empty in its cell: no cell is used twice, whatever the tree. The player turns cells into pixels (and cuts labels
-with "…").
+How crossings are avoided. A node takes two cells of its lane: its mark and label at ``2 * depth``, and, if
+it has children, the connector to them at ``2 * depth + 1``. The best child goes straight on in its parent's
+lane; each further child's whole subtree is moved outwards to the first place where it shares no cell with
+what lies nearer. Subtrees are placed from the deepest parent to the root, so a connector only passes lanes
+that are still empty in its cell: no cell is used twice, whatever the tree. The player turns cells into
+pixels (and cuts labels with "…").
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class _Shape:
         return shift
 
     def add(self, other: _Shape, shift: int) -> None:
-        """Take in ``other``, ``shift`` lanes outwards; its connector takes the cell before it from lane 0 on."""
+        """Take in ``other``, ``shift`` lanes outwards; its connector takes the cell before."""
         first = other.start - self.start
         self.cells.extend([0] * (first + len(other.cells) - len(self.cells)))
         self.cells[first - 1] |= (2 << shift) - 1

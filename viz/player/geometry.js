@@ -6,19 +6,19 @@
    left out. With room, tokens are drawn as chips centred on their line; else as dots with the label above the line. */
 (function (DP) {
   "use strict";
-  const { ANCHOR, BONUS, BITS } = DP.parts;
+  const { value, ANCHOR, BONUS, BITS } = DP.parts;
 
   const FONT = 14;
-  const SPINE_FONT = 17;
   const FAMILY = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Noto Sans", sans-serif';
+  /** Across: space from mark to label, from label to the chip's end, strip for connectors, size of the spine's text. */
+  const ROOMY = { gap: 9, pad: 9, bus: 20, spineFont: 17 };
+  const COMPACT = { gap: 7, pad: 5, bus: 12, spineFont: 15 };
+  const LEAST = 38; // px of label that a column keeps; a tree that is deeper than that allows is wider than its box
   const SIZES = {
-    gap: 9, // mark to label
-    pad: 9, // label to chip end
-    bus: 20, // strip for connectors
     chip: 24,
     spineChip: 30,
     chipLane: 29, // lanes at least this far apart: chips
-    labelHeight: 17, // line above which a label fits
+    labelHeight: 18.7, // of a label and its distance to the lines above and below it
     edge: 18, // free border of the figure
     axis: 22, // depth numbers
   };
@@ -52,17 +52,26 @@
     return low ? characters.slice(0, low).join("") + "…" : "";
   }
 
-  /** Largest cap c with Σ min(want, c) ≤ room. */
-  function capFor(wants, room) {
-    let low = 0;
-    let high = Math.max(0, ...wants);
-    if (wants.reduce((a, b) => a + b, 0) <= room) return high;
-    for (let k = 0; k < 24; k++) {
-      const middle = (low + high) / 2;
-      if (wants.reduce((sum, w) => sum + Math.min(w, middle), 0) <= room) low = middle;
-      else high = middle;
+  /**
+   * Label widths of the columns in `room` px: no column gets more than it wants, the text that came out (`spine`) is
+   * cut last, and none falls below LEAST: a tree too deep for that is wider than its box, which then scrolls.
+   */
+  function share(wants, spine, room) {
+    const least = wants.map((w) => Math.min(w, LEAST));
+    const total = (widths) => widths.reduce((a, b) => a + b, 0);
+    for (const most of [130, 100, 76]) {
+      const floor = least.map((w, d) => Math.max(w, Math.min(spine[d], most)));
+      if (total(floor) > 1.12 * room && most > 76) continue;
+      const at = (cap) => wants.map((w, d) => Math.max(floor[d], Math.min(w, cap)));
+      let [low, high] = [LEAST, Math.max(LEAST, ...wants)];
+      if (total(at(high)) <= room) return wants;
+      for (let k = 0; k < 20; k++) {
+        const middle = (low + high) / 2;
+        if (total(at(middle)) <= room) low = middle;
+        else high = middle;
+      }
+      return at(low);
     }
-    return low;
   }
 
   /** All points of a round: nodes 0 … n−1, then the anchor (index n) and the bonus token (index n+1). */
@@ -75,13 +84,18 @@
     layout.spine.forEach((node) => (spine[node] = 1));
     spine[n] = spine[n + 1] = 1;
     const same = layout.spine[bonusDepth - 1]; // a node of another tree that carries the bonus token
+    const emitted = new Uint8Array(n + 2);
+    round.path.forEach((node) => (emitted[node] = 1));
+    emitted[n] = emitted[n + 1] = 1;
     const depth = [...layout.x, 0, bonusDepth];
     const text = round.nodes.token.map((t) => run.label(t));
     text.push(run.label(round.anchor), run.label(round.bonus));
     const parent = round.nodes.parent.map((p) => (p === ANCHOR ? n : p));
     parent.push(-1, round.path.length ? round.path[round.path.length - 1] : n);
     const verified = round.nodes.trees.map((bits) => bits & BITS.verified);
-    return { n, depth, spine, text, parent, verified, bonusNode: same === undefined ? -1 : same };
+    const scores = round.nodes[`cum_${run.settings.scorer}`] || [];
+    const score = depth.map((_, i) => value(scores[i]) ?? -Infinity);
+    return { n, depth, spine, emitted, text, parent, verified, score, bonusNode: same === undefined ? -1 : same };
   }
 
   /** Geometry of round k in a figure of width × height px; `narrow`: top-down, all branches on one side. */
@@ -96,23 +110,31 @@
     return { ...p, ...fields, index };
   }
 
-  /** Crowded: lanes of the tree that was verified get the room that labels need, the others what is left. */
+  /**
+   * Crowded: the likeliest branches of the tree that was verified keep the room that labels need, the rest shares what
+   * is left. `place`: lane -> y, filled from the top.
+   */
   function spread(place, layout, p, lowest, highest, inside) {
-    const own = new Set(layout.y.filter((_, i) => p.verified[i]));
-    const order = [];
-    for (let l = highest; l >= lowest; l--) order.push(l);
-    const full = SIZES.labelHeight + 1;
-    const least = 5;
-    const wants = order.map((l) => (l === 0 ? 25 : own.has(l) ? full : least));
-    if (order.indexOf(0) + 1 < order.length) wants[order.indexOf(0) + 1] = Math.max(28, full); // the spine's marks are larger
-    const sum = wants.reduce((a, b) => a + b, 0);
-    const extra = (inside - 6 - sum) / Math.max(1, order.length);
-    const scale = extra < 0 ? (inside - 6) / sum : 1;
+    const best = new Map(); // lane -> best score of a verified node in it
+    for (let i = 0; i < p.n; i++) if (p.verified[i]) best.set(layout.y[i], Math.max(best.get(layout.y[i]) ?? -Infinity, p.score[i]));
+    const lanes = [];
+    for (let l = highest; l >= lowest; l--) lanes.push(l);
+    const thin = Math.min(5, (0.5 * inside) / lanes.length);
+    const wants = new Map(lanes.map((l) => [l, thin]));
+    wants.set(0, 26);
+    if (wants.has(-1)) wants.set(-1, Math.max(10, thin)); // clear of the spine's marks
+    let left = inside - 8 - [...wants.values()].reduce((a, b) => a + b, 0);
+    const full = SIZES.labelHeight + 0.1;
+    const ranked = [...best.keys()].filter((l) => l !== 0).sort((a, b) => best.get(b) - best.get(a) || b - a);
+    for (const l of ranked) {
+      const more = (l === -1 ? 29 : full) - wants.get(l);
+      if (more > left) break;
+      wants.set(l, wants.get(l) + more);
+      left -= more;
+    }
     let y = 4;
-    order.forEach((l, k) => {
-      y += scale < 1 ? wants[k] * scale : wants[k] + extra;
-      place.set(l, y);
-    });
+    const extra = left / lanes.length;
+    for (const l of lanes) place.set(l, (y += wants.get(l) + extra));
   }
 
   /** Which labels fit above their lines: `drawn(i)` tells which points stand in the way. Marks 1 for each that does. */
@@ -128,7 +150,7 @@
     for (const column of columns.values()) {
       column.sort((a, b) => g.y[a] - g.y[b]);
       column.forEach((i, k) => {
-        const size = g.spine[i] ? 22 : SIZES.labelHeight;
+        const size = g.spine[i] ? 24 : SIZES.labelHeight;
         if (g.y[i] - (k ? g.y[column[k - 1]] : 0) < size) shown[i] = 0;
       });
     }
@@ -139,14 +161,22 @@
     const total = p.n + 2;
     const columns = Math.max(...p.depth) + 1;
     const wants = new Array(columns).fill(0);
-    for (let i = 0; i < total; i++) {
-      const w = textWidth(p.text[i], p.spine[i] ? SPINE_FONT : FONT, p.spine[i]);
-      if (w > wants[p.depth[i]]) wants[p.depth[i]] = w;
-    }
-    const fixed = SIZES.gap + SIZES.pad + SIZES.bus;
-    const room = width - 2 * SIZES.edge - columns * fixed;
-    const cap = Math.max(12, capFor(wants, room));
-    const used = wants.map((w) => Math.min(w, cap));
+    const spine = new Array(columns).fill(0); // of the tokens that this round committed
+    const want = (across) => {
+      wants.fill(0);
+      spine.fill(0);
+      for (let i = 0; i < total; i++) {
+        const w = textWidth(p.text[i], p.spine[i] ? across.spineFont : FONT, p.spine[i]);
+        if (w > wants[p.depth[i]]) wants[p.depth[i]] = w;
+        if (p.emitted[i]) spine[p.depth[i]] = w;
+      }
+      const fixed = across.gap + across.pad + across.bus;
+      const room = width - 2 * SIZES.edge - columns * fixed;
+      return { across, fixed, room, needed: wants.reduce((a, b) => a + b, 0) };
+    };
+    let { across, fixed, room, needed } = want(ROOMY);
+    if (needed > room) ({ across, fixed, room, needed } = want(COMPACT));
+    const used = share(wants, spine, room);
     const spare = Math.min(60, Math.max(0, (room - used.reduce((a, b) => a + b, 0)) / columns));
     const left = [];
     let at = SIZES.edge;
@@ -155,6 +185,7 @@
       at += used[d] + fixed + spare;
     }
     left.push(at);
+    width = Math.max(width, Math.ceil(at));
 
     const [lowest, highest] = layout.lanes;
     const up = highest;
@@ -189,11 +220,14 @@
     }
     const place = new Map(); // lane -> y
     for (let l = lowest; l <= highest; l++) place.set(l, centre - (l > 0 ? upGap + l * lane : l < 0 ? l * lane - downGap : 0));
-    const crowded = !chips && lane < SIZES.labelHeight + 1;
+    const crowded = !chips && lane < SIZES.labelHeight;
     if (crowded) spread(place, layout, p, lowest, highest, inside);
     const y = new Float64Array(total);
     const x = new Float64Array(total);
+    const tight = new Uint8Array(total); // marks in a lane squeezed thin are drawn small
     for (let i = 0; i < total; i++) {
+      const l = i < p.n ? layout.y[i] : 0;
+      if (crowded && l) tight[i] = place.get(l) - (place.get(l + 1) ?? 0) < 9;
       y[i] = place.get(i < p.n ? layout.y[i] : 0);
       x[i] = left[p.depth[i]];
     }
@@ -201,16 +235,18 @@
     const label = new Array(total);
     const labelX = new Float64Array(total);
     const labelY = new Float64Array(total);
+    const labelEnd = new Float64Array(total);
     const end = new Float64Array(total); // right end of chip or mark: where the line to the children begins
     for (let i = 0; i < total; i++) {
-      const size = p.spine[i] ? SPINE_FONT : FONT;
+      const size = p.spine[i] ? across.spineFont : FONT;
       label[i] = fit(p.text[i], size, p.spine[i], used[p.depth[i]] + 0.5);
-      labelX[i] = x[i] + SIZES.gap;
-      labelY[i] = chips ? y[i] : y[i] - (p.spine[i] ? 12.5 : 9.5);
-      end[i] = chips ? labelX[i] + textWidth(label[i], size, p.spine[i]) + SIZES.pad : x[i];
+      labelX[i] = x[i] + across.gap;
+      labelEnd[i] = labelX[i] + textWidth(label[i], size, p.spine[i]);
+      labelY[i] = chips ? y[i] : y[i] - (p.spine[i] ? 11.6 : 8.8);
+      end[i] = chips ? labelEnd[i] + across.pad : x[i];
     }
-    const bus = left.map((l) => l - SIZES.bus / 2);
-    const r = Math.max(0, Math.min(7, lane / 2 - 1));
+    const bus = left.map((l) => l - across.bus / 2);
+    const r = Math.max(0, Math.min(across.bus / 2 - 2, 7, (crowded ? Math.min(lane, 9) : lane) / 2 - 1));
     /** Path of the connector into point i. */
     const edge = (i) => {
       const from = p.parent[i];
@@ -218,6 +254,7 @@
       const y0 = y[from];
       if (y0 === y[i]) return `M${x0} ${y0.toFixed(1)}H${x[i].toFixed(1)}`;
       const b = bus[p.depth[i]];
+      if (r < 1.5) return `M${x0} ${y0.toFixed(1)}H${b.toFixed(1)}V${y[i].toFixed(1)}H${x[i].toFixed(1)}`;
       const s = y[i] > y0 ? r : -r;
       const [ya, yb] = [y0.toFixed(1), y[i].toFixed(1)];
       return (
@@ -225,25 +262,26 @@
         `V${(y[i] - s).toFixed(1)}Q${b.toFixed(1)} ${yb} ${(b + r).toFixed(1)} ${yb}H${x[i].toFixed(1)}`
       );
     };
-    const ticks = left.slice(0, -1).map((l, d) => ({ x: l, y: height - 9, text: d ? String(d) : "" }));
-    return finish(p, { narrow: false, chips, crowded, lane, x, y, label, labelX, labelY, end, edge, ticks, width, height });
+    const ticks = left.slice(0, -1).map((l, d) => ({ x: l, y: height - 9, text: d ? String(d) : "depth" }));
+    return finish(p, { narrow: false, chips, crowded, lane, tight, x, y, label, labelX, labelY, labelEnd, end, spineFont: across.spineFont, edge, ticks, width, height });
   }
 
   function topDown(layout, p, width) {
     const total = p.n + 2;
     const lanes = Math.max(0, ...layout.y1) + 1;
     const row = 46;
+    const { gap, spineFont } = ROOMY;
     const wants = new Array(lanes).fill(0);
     const laneOf = (i) => (i < p.n ? layout.y1[i] : 0);
     for (let i = 0; i < total; i++) {
-      const w = textWidth(p.text[i], p.spine[i] ? SPINE_FONT : FONT, p.spine[i]);
+      const w = textWidth(p.text[i], p.spine[i] ? spineFont : FONT, p.spine[i]);
       wants[laneOf(i)] = Math.max(wants[laneOf(i)], Math.min(w, laneOf(i) ? 96 : 150));
     }
     const left = [];
     let at = 18;
     for (let l = 0; l < lanes; l++) {
       left.push(at);
-      at += wants[l] + SIZES.gap + 22;
+      at += wants[l] + gap + 22;
     }
     const rows = Math.max(...p.depth) + 1;
     const height = rows * row + 8;
@@ -252,13 +290,15 @@
     const label = new Array(total);
     const labelX = new Float64Array(total);
     const labelY = new Float64Array(total);
+    const labelEnd = new Float64Array(total);
     const end = new Float64Array(total);
     for (let i = 0; i < total; i++) {
       x[i] = left[laneOf(i)];
       y[i] = 24 + row * p.depth[i];
-      const size = p.spine[i] ? SPINE_FONT : FONT;
+      const size = p.spine[i] ? spineFont : FONT;
       label[i] = fit(p.text[i], size, p.spine[i], wants[laneOf(i)] + 0.5);
-      labelX[i] = x[i] + SIZES.gap + 3;
+      labelX[i] = x[i] + gap + 3;
+      labelEnd[i] = labelX[i] + textWidth(label[i], size, p.spine[i]);
       labelY[i] = y[i];
       end[i] = x[i];
     }
@@ -273,8 +313,8 @@
         `H${(x[i] - r).toFixed(1)}Q${xb} ${b.toFixed(1)} ${xb} ${(b + r).toFixed(1)}V${yb}`
       );
     };
-    return finish(p, { narrow: true, chips: false, crowded: false, lane: row, x, y, label, labelX, labelY, end, edge, ticks: [], width: Math.max(width, at), height });
+    return finish(p, { narrow: true, chips: false, crowded: false, lane: row, tight: new Uint8Array(total), x, y, label, labelX, labelY, labelEnd, end, spineFont, edge, ticks: [], width: Math.max(width, at), height });
   }
 
-  Object.assign(DP.parts, { geometry, legible, textWidth, FONT, SPINE_FONT, FAMILY, SIZES });
+  Object.assign(DP.parts, { geometry, legible, FONT, FAMILY, SIZES });
 })((window.DominoPlayer = window.DominoPlayer || {}));

@@ -55,12 +55,13 @@
     showTitle() {
       const { run } = this;
       const s = run.settings;
-      const facts = [run.pair.name || run.pair.target, run.header.drafter_label];
+      const facts = [run.pair.target || run.pair.name, run.method === "ar" ? null : run.header.drafter_label || run.pair.drafter];
       if (run.isTree && s.budget) facts.push(`budget ${s.budget}`);
       if (s.temperature !== undefined && s.temperature !== null) facts.push(`temperature ${s.temperature}`);
       facts.push(run.header.machine, run.header.created ? `recorded ${date(run.header.created)}` : "live");
       if (STOPS[run.summary.stop_reason]) facts.push(STOPS[run.summary.stop_reason]);
       else if (run.partial) facts.push("partial");
+      this.title.dataset.tip = facts.filter(Boolean).join(" · ");
       this.title.replaceChildren(h("strong", null, run.title), ...facts.filter(Boolean).map((f) => ` · ${f}`));
     }
 
@@ -92,7 +93,7 @@
       );
       this.showStats(live);
       this.showHolds(scorer);
-      this.tree.stage.hidden = false;
+      this.tree.stage.hidden = this.tree.zoomBar.hidden = false;
       this.tree.note(round.nodes.token.length ? "" : run.method === "ar" ? "Autoregressive decoding drafts nothing: one target forward, one token." : "Nothing was drafted in this round.");
       if (this.treeHost.clientWidth) {
         this.tree.draw(run, k, scorer, this.node);

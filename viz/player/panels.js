@@ -172,7 +172,8 @@
       const children = parent.filter((p, i) => p === visit.node && trees[i] & BITS.verified).length;
       if (!round.verified_nodes) return `Nothing was drafted: ${chosen} is the target's own next token.`;
       if (!children) return `The walk ends at a leaf: nothing was drafted after it. The target's choice ${chosen} is the bonus token.`;
-      return `The walk stops: the target chose ${chosen}, which is none of the ${plural(children, "drafted child", "drafted children")} here. It is the bonus token.`;
+      const lost = children === 1 ? "not the one drafted child" : `none of the ${children} drafted children`;
+      return `The walk stops: the target chose ${chosen}, which is ${lost} here. It is the bonus token.`;
     }
   }
 

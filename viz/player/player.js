@@ -97,13 +97,14 @@
       this.scoringGroup = h(
         "div.segments",
         { role: "group", "aria-label": "Tree of which scorer" },
-        segment(null, "Own", null),
+        segment(null, "Each run's own", null),
         ...SCORERS.map((s) => segment(s, SCORER_TITLES[s], s)),
       );
-      this.scoringRow = h("div.scoring-row", null, this.scoringGroup);
+      
       this.byGroup = h("div.segments", { role: "group", "aria-label": "Step by", hidden: true });
       for (const [name, title] of [["round", "By round"], ["position", "By text position"]])
         this.byGroup.append(h("button.segment", { type: "button", "data-by": name, "aria-pressed": String(name === "round"), onclick: () => this.stepBy(name) }, title));
+      this.scoringRow = h("div.scoring-row", null, this.byGroup, this.scoringGroup);
       const help = h("button.icon.help-button", { type: "button", "aria-label": "Keys and help (?)", "data-tip": "Keys (?)", onclick: () => this.help() }, "?");
       this.downloads = h(
         "div.downloads",
@@ -121,7 +122,6 @@
         h("div.transport", null, ...this.buttons),
         h("div.seek", null, this.slider, this.sliderText),
         this.speedSelect,
-        this.byGroup,
         help,
         this.scoringRow,
       );
@@ -523,8 +523,9 @@
     resized() {
       const width = this.root.clientWidth;
       const key = `${width}x${this.panes[0].treeHost.clientHeight}`;
-      if (!width || key === this.sizeKey) return;
+      if (key === this.sizeKey) return;
       this.sizeKey = key;
+      if (!width) return; // hidden: drawn when it is shown
       this.render();
     }
 

@@ -1,12 +1,13 @@
 /* The tree of one round as a Plotly figure: one trace per kind of mark and of label, one path per kind of line. */
 (function (DP) {
   "use strict";
-  const { geometry, legible, textWidth, escapePlotly, value, h, ANCHOR, BONUS, FONT, SPINE_FONT, FAMILY, SIZES, BITS } = DP.parts;
+  const { geometry, legible, escapePlotly, value, h, ANCHOR, BONUS, FONT, FAMILY, SIZES, BITS } = DP.parts;
 
-  const MARKS = ["ghost", "tree", "only", "held", "anchor", "bonus"];
+  const MARKS = ["ghost", "fine", "fineOnly", "tree", "only", "held", "anchor", "bonus"];
   const TEXTS = ["ghost", "tree", "held", "anchor", "bonus", "ticks"];
   const PATHS = ["ghost", "thin", "middle", "thick", "held", "next", "chipTree", "chipOnly", "chipHeld", "chipAnchor", "chipBonus"];
   const MANY = 400; // ghosts beyond this are not drawn: their marks would only be a haze
+  const AS_PATH = 100; // marks of one kind beyond which they are drawn as one path: Plotly takes 0.1 ms for each marker
   const CONFIG = { staticPlot: true, displayModeBar: false, displaylogo: false, responsive: false };
 
   /** Rounded box as a path of lines and curves (Plotly's shapes know no arcs). */
@@ -17,6 +18,20 @@
     );
   }
 
+  /** Marks as one path: few numbers a mark, since Plotly parses each. Round joins make small squares dots. */
+  function dots({ x, y }, symbol, size) {
+    const out = [];
+    const r = symbol === "diamond" ? 0.65 * size : symbol === "circle" ? size / 4 : size / 2;
+    for (let i = 0; i < x.length; i++) {
+      const [a, b] = [x[i], y[i]];
+      if (symbol === "diamond") out.push(`M${(a - r).toFixed(1)} ${b.toFixed(1)}L${a.toFixed(1)} ${(b - r).toFixed(1)}L${(a + r).toFixed(1)} ${b.toFixed(1)}L${a.toFixed(1)} ${(b + r).toFixed(1)}Z`);
+      else out.push(`M${(a - r).toFixed(1)} ${(b - r).toFixed(1)}H${(a + r).toFixed(1)}V${(b + r).toFixed(1)}H${(a - r).toFixed(1)}Z`);
+    }
+    return out.join("");
+  }
+
+  const ZOOMS = [1, 1.5, 2, 3, 4, 6];
+
   class TreeView {
     /** `host`: element to fill. `onHover(node|null)`, `onSelect(node)`: ANCHOR, BONUS or an index into nodes. */
     constructor(host, { onHover, onSelect }) {
@@ -26,10 +41,12 @@
       this.pulse = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       this.pulse.setAttribute("class", "dp-pulse");
       this.stage = h("div.stage", null, this.plot, this.pulse, this.hoverRing, this.selectRing);
+      const zoom = (label, sign, step) => h("button.zoom", { type: "button", "aria-label": label, "data-tip": label, onclick: () => this.zoomBy(step) }, sign);
+      this.zoomBar = h("div.zoom-bar", null, zoom("Smaller", "−", -1), zoom("Whole tree", "Fit", 0), zoom("Larger", "+", 1));
       this.empty = h("p.tree-note", { hidden: true });
       this.scroller = h("div.scroller", null, this.stage);
       this.host = host;
-      host.append(this.scroller, this.empty);
+      host.append(this.scroller, this.zoomBar, this.empty);
       this.cache = new Map();
       this.zoom = 1;
       this.current = null;
@@ -65,6 +82,21 @@
       return { width: Math.max(260, width) * this.zoom, height: Math.max(200, this.host.clientHeight) * this.zoom, narrow };
     }
 
+    /** One step larger or smaller about the middle of what is in view; 0: the whole tree. */
+    zoomBy(step) {
+      if (!this.current) return;
+      const at = ZOOMS.indexOf(this.zoom);
+      const zoom = step ? ZOOMS[Math.max(0, Math.min(ZOOMS.length - 1, at + step))] : 1;
+      if (zoom === this.zoom) return;
+      const box = this.scroller;
+      const middle = [(box.scrollLeft + box.clientWidth / 2) / box.scrollWidth, (box.scrollTop + box.clientHeight / 2) / box.scrollHeight];
+      this.zoom = zoom;
+      const { run, k, scorer, node } = this.current;
+      this.draw(run, k, scorer, node);
+      box.scrollLeft = middle[0] * box.scrollWidth - box.clientWidth / 2;
+      box.scrollTop = middle[1] * box.scrollHeight - box.clientHeight / 2;
+    }
+
     geometryOf(run, k) {
       const { width, height, narrow } = this.size();
       const key = `${run.serial}/${k}/${width}/${height}/${narrow}`;
@@ -95,7 +127,7 @@
       }
       const figure = this.figure(g, kinds);
       Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
-      this.current = { run, k, scorer, g, kinds };
+      this.current = { run, k, scorer, g, kinds, node: selected };
       this.select(selected);
       this.setHover(null);
       if (before && before.run === run && before.k === k && before.scorer !== scorer) this.showChange(before, g, kinds);
@@ -124,7 +156,7 @@
       const bonus = own || g.bonusNode < 0;
       kind[g.n + 1] = !bonus ? "none" : own ? "bonus" : "ghost";
       if (bonus && g.bonusNode >= 0) kind[g.bonusNode] = "none";
-      const ghosts = !g.crowded && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
+      const ghosts = several && !g.crowded && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
       const drawn = (i) => kind[i] !== "none" && (ghosts || kind[i] !== "ghost" || g.spine[i]);
       return { kind, held, weight, own, drawn, shown: legible(g, drawn) };
     }
@@ -133,7 +165,7 @@
       const c = this.colours;
       const marks = Object.fromEntries(MARKS.map((m) => [m, { x: [], y: [] }]));
       const texts = Object.fromEntries(TEXTS.map((t) => [t, { x: [], y: [], text: [] }]));
-      const paths = Object.fromEntries(PATHS.map((p) => [p, ""]));
+      const paths = Object.fromEntries(PATHS.map((p) => [p, []]));
       const put = (i, what) => {
         marks[what].x.push(g.x[i]);
         marks[what].y.push(g.y[i]);
@@ -147,20 +179,20 @@
       const chip = (i, what) => {
         if (!g.chips) return;
         const half = (g.spine[i] ? SIZES.spineChip : SIZES.chip) / 2;
-        paths[what] += box(g.x[i], g.y[i] - half, g.end[i], g.y[i] + half, 7);
+        paths[what].push(box(g.x[i], g.y[i] - half, g.end[i], g.y[i] + half, 7));
       };
       for (let i = 0; i < g.n; i++) {
         const what = kind[i];
         if (!drawn(i)) continue;
         if (what === "ghost") {
-          paths.ghost += g.edge(i);
+          paths.ghost.push(g.edge(i));
           put(i, "ghost");
           if (g.chips || g.narrow || g.spine[i]) write(i, "ghost");
           continue;
         }
-        if (what === "held") paths.held += g.edge(i);
-        else paths[["thin", "middle", "thick"][weight[i]]] += g.edge(i);
-        put(i, what);
+        if (what === "held") paths.held.push(g.edge(i));
+        else paths[["thin", "middle", "thick"][weight[i]]].push(g.edge(i));
+        put(i, !g.tight[i] ? what : what === "tree" ? "fine" : what === "only" ? "fineOnly" : what);
         write(i, what === "only" ? "tree" : what);
         chip(i, what === "held" ? "chipHeld" : what === "only" ? "chipOnly" : "chipTree");
       }
@@ -168,9 +200,9 @@
       write(g.n, "anchor");
       chip(g.n, "chipAnchor");
       if (kind[g.n + 1] === "bonus") {
-        paths.next += g.edge(g.n + 1);
+        paths.next.push(g.edge(g.n + 1));
         chip(g.n + 1, "chipBonus");
-      } else if (drawn(g.n + 1)) paths.ghost += g.edge(g.n + 1);
+      } else if (drawn(g.n + 1)) paths.ghost.push(g.edge(g.n + 1));
       if (drawn(g.n + 1)) {
         put(g.n + 1, kind[g.n + 1]);
         write(g.n + 1, kind[g.n + 1]);
@@ -186,8 +218,10 @@
       const heldMark = g.chips ? 9 : g.narrow ? 13 : 11;
       const looks = {
         ghost: { symbol: "circle", size: 7, color: c.bg, line: { color: c["line-strong"], width: 1.2 } },
-        tree: { symbol: "circle", size: Math.max(3, Math.min(7, g.lane * 0.7)), color: c.soft, line: { width: 0 } },
-        only: { symbol: "diamond", size: Math.max(6, Math.min(12, g.lane)), color: c.bg, line: { color: c.ink, width: 1.8 } },
+        fine: { symbol: "circle", size: 3.5, color: c.soft, line: { width: 0 } },
+        fineOnly: { symbol: "diamond", size: 5.5, color: c.bg, line: { color: c.ink, width: 1.2 } },
+        tree: { symbol: "circle", size: 7, color: c.soft, line: { width: 0 } },
+        only: { symbol: "diamond", size: g.crowded ? 10 : 12, color: c.bg, line: { color: c.ink, width: 1.8 } },
         held: { symbol: "circle", size: heldMark, color: solid ? c.accent : c.bg, line: { color: g.chips ? c.bg : c.accent, width: g.chips && solid ? 1.5 : 2.5 } },
         anchor: { symbol: "circle", size: g.chips ? 9 : 12, color: c.ink, line: { color: c.bg, width: 1.5 } },
         bonus: { symbol: "square", size: g.chips ? 9 : 11, color: c.bg, line: { color: c.accent, width: 2.2 } },
@@ -196,16 +230,16 @@
       const inks = {
         ghost: { color: c.faint, size: FONT },
         tree: { color: c.ink, size: FONT },
-        held: { color: g.chips && solid ? c["on-accent"] : c.accent, size: SPINE_FONT, weight: 600 },
-        anchor: { color: g.chips ? c.bg : c.ink, size: SPINE_FONT, weight: 600 },
-        bonus: { color: c.accent, size: SPINE_FONT, weight: 600 },
+        held: { color: g.chips && solid ? c["on-accent"] : c.accent, size: g.spineFont, weight: 600 },
+        anchor: { color: g.chips ? c.bg : c.ink, size: g.spineFont, weight: 600 },
+        bonus: { color: c.accent, size: g.spineFont, weight: 600 },
         ticks: { color: c.faint, size: 13 },
       };
       const lines = {
         ghost: { color: c["line-strong"], width: 1, dash: "2px,3px" },
         thin: { color: c["line-strong"], width: 1 },
         middle: { color: c["line-strong"], width: 1.8 },
-        thick: { color: c["line-strong"], width: 3 },
+        thick: { color: c["line-strong"], width: g.chips ? 3 : 2.3 },
         held: { color: c.accent, width: solid ? 5 : 3.5 },
         next: { color: c.accent, width: 2 },
         chipTree: { color: c["chip-line"], width: 1 },
@@ -215,11 +249,18 @@
         chipBonus: { color: c.accent, width: 2, dash: "4px,3px" },
       };
       const fills = { chipTree: c.chip, chipOnly: c.chip, chipHeld: solid ? c.accent : c.bg, chipAnchor: c.ink, chipBonus: c.bg };
+      const many = MARKS.filter((m) => marks[m].x.length > AS_PATH);
+      const drawnMarks = many.map((m) => {
+        const { symbol, size, color, line } = looks[m];
+        const outline = line.width ? line : { color, width: symbol === "circle" ? size / 2 : 0 };
+        return { type: "path", path: dots(marks[m], symbol, size), layer: "below", line: outline, fillcolor: color, name: `${m} marks` };
+      });
+      for (const m of many) marks[m] = { x: [], y: [] };
       const data = [
         ...MARKS.map((m) => ({ type: "scatter", mode: "markers", name: m, hoverinfo: "skip", cliponaxis: false, ...marks[m], marker: { opacity: 1, ...looks[m] } })),
         ...TEXTS.map((t) => ({ type: "scatter", mode: "text", name: `${t} labels`, hoverinfo: "skip", cliponaxis: false, textposition: "middle right", ...texts[t], textfont: { family: FAMILY, ...inks[t] } })),
       ];
-      const shapes = PATHS.map((p) => ({ type: "path", path: paths[p] || "M-9 -9H-9", layer: "below", line: lines[p], fillcolor: fills[p] || "rgba(0,0,0,0)", name: p }));
+      const shapes = PATHS.map((p) => ({ type: "path", path: paths[p].join("") || "M-9 -9H-9", layer: "below", line: lines[p], fillcolor: fills[p] || "rgba(0,0,0,0)", name: p }));
       const axis = { visible: false, fixedrange: true, type: "linear", autorange: false };
       const layout = {
         width: g.width,
@@ -233,7 +274,7 @@
         font: { family: FAMILY, size: FONT },
         xaxis: { ...axis, range: [0, g.width] },
         yaxis: { ...axis, range: [g.height, 0] },
-        shapes,
+        shapes: [...shapes, ...drawnMarks],
       };
       return { data, layout };
     }
@@ -249,7 +290,7 @@
       let least = 20;
       for (let i = 0; i < g.n + 2; i++) {
         if (!kinds.drawn(i)) continue;
-        const right = g.chips ? g.end[i] : g.label[i] ? g.labelX[i] + textWidth(g.label[i], g.spine[i] ? SPINE_FONT : FONT, g.spine[i]) : g.x[i];
+        const right = g.chips ? g.end[i] : kinds.shown[i] && g.label[i] ? g.labelEnd[i] : g.x[i];
         const dx = px < g.x[i] ? g.x[i] - px : px > right ? px - right : 0;
         const dy = Math.abs(py - (g.chips || g.narrow ? g.y[i] : px > g.x[i] + 6 ? g.labelY[i] : g.y[i]));
         const distance = Math.hypot(dx, dy) + (kinds.kind[i] === "ghost" ? 1 : 0);
@@ -267,6 +308,7 @@
     }
 
     select(node) {
+      if (this.current) this.current.node = node;
       this.place(this.selectRing, node);
     }
 
@@ -303,7 +345,7 @@
     clear(note) {
       this.current = null;
       this.hoverRing.hidden = this.selectRing.hidden = true;
-      this.stage.hidden = true;
+      this.stage.hidden = this.zoomBar.hidden = true;
       this.note(note);
     }
 

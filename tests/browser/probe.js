@@ -1,0 +1,97 @@
+/* What the tests of the player read off the real page. */
+const probe = {
+  /** Boxes of labels and marks, points along the lines, boxes of chips: all in px of the window. */
+  measure() {
+    const t = p.panes[0].tree;
+    const plot = t.plot;
+    const box = (e) => {
+      const b = e.getBoundingClientRect();
+      return [b.left, b.top, b.right, b.bottom];
+    };
+    const labels = [...plot.querySelectorAll(".textpoint text")].map((e) => [
+      ...box(e),
+      e.textContent,
+      parseFloat(getComputedStyle(e).fontSize),
+    ]);
+    const marks = [...plot.querySelectorAll(".points .point")].map(box);
+    const lines = [];
+    const chips = [];
+    for (const e of plot.querySelectorAll(".shapelayer path")) {
+      const { name } = plot.layout.shapes[Number(e.dataset.index)];
+      const matrix = e.getScreenCTM();
+      const width = parseFloat(getComputedStyle(e).strokeWidth) || 1;
+      for (const piece of e.getAttribute("d").split(/(?=M)/)) {
+        const part = document.createElementNS("http://www.w3.org/2000/svg", "path");
+        part.setAttribute("d", piece);
+        if (name.startsWith("chip") || name.endsWith("marks")) {
+          e.parentNode.append(part);
+          const b = part.getBBox();
+          part.remove();
+          if (!b.width) continue;
+          const found = [b.x + matrix.e, b.y + matrix.f, b.x + b.width + matrix.e, b.y + b.height + matrix.f];
+          (name.startsWith("chip") ? chips : marks).push(found);
+          continue;
+        }
+        const points = [];
+        const length = part.getTotalLength();
+        for (let s = 0; s <= length; s += 1.5) {
+          const q = part.getPointAtLength(s).matrixTransform(matrix);
+          points.push([q.x, q.y]);
+        }
+        lines.push([name, width, points]);
+      }
+    }
+    return { labels, marks, lines, chips, stage: box(t.stage) };
+  },
+
+  /** Texts whose contrast with what is behind them is below 4.5:1. */
+  contrast() {
+    const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const rgb = (colour) => {
+      context.clearRect(0, 0, 1, 1);
+      context.fillStyle = colour;
+      context.fillRect(0, 0, 1, 1);
+      return [...context.getImageData(0, 0, 1, 1).data];
+    };
+    const light = (colour) => {
+      const [r, g, b] = colour.slice(0, 3).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ratio = (one, two) => {
+      const [x, y] = [light(one), light(two)].sort((a, b) => b - a);
+      return (x + 0.05) / (y + 0.05);
+    };
+    const behind = (element) => {
+      for (let e = element; e; e = e.parentElement) {
+        const colour = rgb(getComputedStyle(e).backgroundColor);
+        if (colour[3] > 250) return colour;
+      }
+      return [255, 255, 255, 255];
+    };
+    const low = [];
+    const walker = document.createTreeWalker(p.root, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const e = walker.currentNode.parentElement;
+      const text = walker.currentNode.textContent.trim();
+      if (!text || !e.getClientRects().length || e.closest("svg,:disabled,option")) continue;
+      const found = ratio(rgb(getComputedStyle(e).color), behind(e));
+      if (found < 4.5) low.push([e.className, text.slice(0, 20), found.toFixed(2)]);
+    }
+    const { tree } = p.panes[0];
+    const chips = tree.current.g.chips;
+    const under = { held: tree.colours.accent, anchor: tree.colours.ink };
+    for (const t of tree.plot.data) {
+      if (t.mode !== "text" || !t.text.length) continue;
+      const ground = (chips && under[t.name.split(" ")[0]]) || getComputedStyle(p.root).backgroundColor;
+      const found = ratio(rgb(t.textfont.color), rgb(ground));
+      if (found < 4.5) low.push([t.name, found.toFixed(2)]);
+    }
+    return low;
+  },
+
+  /** The facts of the node panel as "name\tvalue". */
+  facts() {
+    const names = [...document.querySelectorAll(".dp-node .dp-facts dt")];
+    return names.map((dt) => `${dt.textContent}\t${dt.nextElementSibling.textContent}`);
+  },
+};
