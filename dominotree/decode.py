@@ -191,6 +191,8 @@ class Run:
     # -- decoding --------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Round]:
+        if self.trace.summary or self.output:
+            raise RuntimeError("a Run decodes once; make a new one to decode again")
         with self.pair.lock, torch.inference_mode():
             try:
                 yield from self._rounds()
@@ -247,8 +249,8 @@ class Run:
         block: DraftBlock | None = None
         found: Candidates | None = None
         tree = DraftTree()
-        budget = min(s.budget, self.cache_rows - position - 1)
-        levels = self._levels(position)
+        room = self.cache_rows - position - 1  # rows behind the anchor
+        levels, budget = self._levels(position), min(s.budget, room)
 
         drafting = self.drafter is not None and context is not None and context.length == position
         if drafting and position + self.drafter.config.block_size > self.drafter.context_limit:  # type: ignore[union-attr]
@@ -266,14 +268,12 @@ class Run:
                     if head is not None and self.method.scorer != "marginal"
                     else None
                 )
-            if levels < block.levels or budget < s.budget:
+            if levels < block.levels or room < self._largest_tree() - 1:
                 flags.append("tree-shrunk")
             with clock.stage("build"):
                 if self.method.kind == "chain":
                     head_used = head if self.method.scorer == "conditional" else None
-                    tree = chain(
-                        block, min(levels, budget if budget < block.levels else levels), head_used, embed
-                    )
+                    tree = chain(block, min(levels, room), head_used, embed)
                 else:
                     scorer, found = self._scorer(block, root)
                     tree = best_first(scorer, levels, budget, s.children_per_node)

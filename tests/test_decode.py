@@ -459,3 +459,15 @@ def test_raw_and_kept_counts() -> None:
     assert s["committed"] == s["accepted_drafts"] + s["rounds"]
     assert s["new_tokens"] == 13 == 1 + sum(r.kept for r in run.trace.rounds)
     assert s["tau"] == pytest.approx(s["committed"] / s["rounds"])
+
+
+def test_a_chain_has_every_level_whatever_the_tree_budget() -> None:
+    run = Run(tiny_pair(), prompt_ids=[5, 9, 2], settings=Settings(method="domino", budget=2, max_new_tokens=30))
+    assert next(iter(run)).verified_nodes == 8
+
+
+def test_a_run_decodes_once() -> None:
+    run = Run(tiny_pair(), prompt_ids=[5, 9, 2], settings=Settings(max_new_tokens=5))
+    list(run)
+    with pytest.raises(RuntimeError, match="once"):
+        list(run)
