@@ -14,9 +14,7 @@ import logging
 import mimetypes
 import struct
 import threading
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -209,16 +207,11 @@ def web_files(folder: Path) -> dict[str, WebFile]:
     return files
 
 
-@lru_cache
-def version(*names: str) -> str:
-    """A short hash of the browser files in the given folders: changes exactly when one of them does."""
-    return _hash(web_files(Path(name)).values() for name in names)
-
-
-def _hash(groups: Iterable[Iterable[WebFile]]) -> str:
+def version(*folders: dict[str, WebFile]) -> str:
+    """A short hash of browser files: changes exactly when one of them does."""
     digest = hashlib.sha256()
-    for group in groups:
-        for file in group:
+    for files in folders:
+        for file in files.values():
             digest.update(file.body)
     return digest.hexdigest()[:12]
 

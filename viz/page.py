@@ -300,7 +300,6 @@ def build(library: Library, sessions: Sessions) -> gr.Blocks:
             for title, build_tab in TABS.items():
                 with gr.Tab(title, id=title.lower(), elem_classes=["dt-tab"]):
                     build_tab(library, sessions)
-    blocks.queue(default_concurrency_limit=None)
     return blocks
 
 

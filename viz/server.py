@@ -163,7 +163,7 @@ def create_app(
         return _error(str(error), 500)
 
     files = {area: lib.web_files(folder) for area, folder in FOLDERS.items()}
-    version = lib.version(*(str(folder) for folder in FOLDERS.values()))
+    version = lib.version(*files.values())
 
     def web_file(area: str) -> Callable[..., Awaitable[Response]]:
         async def answer(request: Request, name: str) -> Response:

@@ -26,7 +26,6 @@ from typing import Any, Protocol
 from dominotree import trace as tr
 from dominotree.errors import DominoTreeError, PromptError, SettingsError
 from dominotree.methods import METHODS
-from viz.layout import layout_round
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +174,8 @@ class Event:
 
     def to_json(self) -> str:
         """Strict JSON for the browser; rounds carry their layout and the token texts not sent before."""
+        from viz.layout import layout_round  # not needed before the first live run; takes a while to import
+
         parts = {"type": json.dumps(self.kind), "pane": str(self.pane)}
         if self.round is not None:
             parts["round"] = tr.to_json(self.round)

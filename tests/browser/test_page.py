@@ -301,6 +301,7 @@ def test_import_shows_a_trace_and_refuses_others_with_a_sentence(visit: Any, tmp
     take(good)
     page.wait_for_function("(id) => DominoPage.state('explore').player.run === id", arg=tr.load(good).run_id)
     assert tr.from_json(saved(page, "explore-trace-json")).run_id == tr.load(good).run_id
+    page.wait_for_function("document.querySelector('#explore-group input').value === 'Your runs'")
 
 
 def test_U29_a_run_of_one_round_works(visit: Any, engine: ScriptedEngine) -> None:

@@ -38,6 +38,7 @@
       if (!this.status) return;
       this.status.textContent = text;
       this.status.dataset.kind = kind;
+      this.status.setAttribute("aria-live", kind === "busy" ? "off" : "polite"); // no reading out of every round
       if (action) {
         const button = document.createElement("button");
         button.type = "button";
@@ -104,8 +105,17 @@
 
   function follow(tab, ticket) {
     drop(tab);
-    const live = { token: ticket.token, methods: ticket.methods, traces: [], rounds: 0, over: false, failed: "", refused: false, offer: null };
-    live.titles = ticket.methods.map((method) => config.methods[method] || method);
+    const live = {
+      token: ticket.token,
+      titles: ticket.methods.map((method) => config.methods[method] || method),
+      traces: [], // one per pane, growing
+      rounds: 0,
+      over: false,
+      failed: "", // why, once it has
+      refused: false, // … before it began to decode
+      elsewhere: false, // the visitor looks at another run meanwhile
+      offer: null,
+    };
     tab.live = live;
     stale(tab, true); // what was shown stays, dimmed, until the first round is there
     running(tab, true);
@@ -181,7 +191,8 @@
     running(tab, false);
     stale(tab, false);
     const done = live.traces.filter((trace) => trace.rounds.length);
-    if (done.length) remember(tab, live, done.length, error ? "failed" : state === "cancelled" ? "stopped" : "");
+    remember(tab, live, error ? "failed" : state === "cancelled" ? "stopped" : "");
+    tab.tell();
     if (error) {
       tab.say(error, "error");
       if (!done.length && !live.refused && !live.elsewhere) {
@@ -191,11 +202,9 @@
       } else if (done.length && live.turn === tab.turn) tab.with((player) => player.setError(error));
       return;
     }
-    const own = tab.own[0];
-    const unseen = live.turn !== tab.turn; // the visitor looks at another run meanwhile
     if (state === "cancelled") tab.say(done.length ? "Stopped; the rounds so far are kept." : "Stopped before the first round.");
     else tab.say(live.traces.map((trace, pane) => sum(live.titles[pane], trace)).join("  ·  "));
-    if (done.length && !unseen) pickOwn(tab, own.id, tab.message[0]);
+    if (done.length && !live.elsewhere) pickOwn(tab, tab.own[0].id, tab.message[0]);
   }
 
   function sum(title, trace) {
@@ -222,7 +231,8 @@
     live.over = true;
     clearTimeout(live.late);
     live.source.close();
-    fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch(() => {});
+    remember(tab, live, "stopped");
+    fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch(() => {}); // it ends without us, too
   }
 
   function stop(name) {
@@ -231,7 +241,7 @@
     if (!live || live.over || live.stopping) return;
     live.stopping = true;
     tab.say("Stopping …", "busy");
-    fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch((error) => tab.say(lost(error), "error"));
+    fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch((error) => ended(tab, live, lost(error)));
   }
 
   window.addEventListener("pagehide", () => {
@@ -274,12 +284,12 @@
 
   // ---- this visitor's own runs
 
-  function remember(tab, live, panes, note) {
+  function remember(tab, live, note) {
+    const panes = live.traces.filter((trace) => trace.rounds.length).length;
+    if (!panes) return;
     const number = tab.own.length + 1;
     const title = `${number} · ${live.titles.slice(0, panes).join(" and ")}${note ? ` (${note})` : ""}`;
     tab.own.unshift({ id: `${OWN}:${live.token}`, title, token: live.token, panes, titles: live.titles });
-    tab.pick = { ...tab.pick, group: OWN };
-    tab.tell();
   }
 
   /** Show one of the own runs as the server keeps it: laid out along the whole text, like a recorded run. */
@@ -315,13 +325,15 @@
     return { key: OWN, title: "Your runs", runs: tab.own };
   }
 
-  /** Choices and values of the two menus of Explore, after a run of one's own has come in. */
+  /** The two menus of Explore after a run of one's own has come in: they go to it if it is on the screen. */
   function menu(name) {
     const tab = tabs[name];
-    const all = [...config.groups, ...(tab.own.length ? [ownGroup(tab)] : [])];
+    if (!tab.own.length) return [update({}), update({})];
+    const choices = [...config.groups, ownGroup(tab)].map((g) => [g.title, g.key]);
+    if (!tab.shown[0]?.base.startsWith(`live/${tab.own[0].token}/`)) return [update({ choices }), update({})];
     return [
-      update({ choices: all.map((g) => [g.title, g.key]), value: OWN }),
-      update({ choices: tab.own.map((r) => [r.title, r.id]), value: tab.own[0]?.id }),
+      update({ choices, value: OWN }),
+      update({ choices: tab.own.map((r) => [r.title, r.id]), value: tab.own[0].id }),
     ];
   }
 
@@ -387,10 +399,8 @@
 
   async function takeImport(name, file) {
     const tab = tabs[name];
-    if (file.size > config.importBytes) {
-      tab.say(`${file.name} is larger than ${config.importBytes >> 20} MB, which is all this page takes.`, "error");
-      return;
-    }
+    const most = config.importBytes;
+    if (file.size > most) return tab.say(`${file.name} is larger than ${most >> 20} MB, which is all this page takes.`, "error");
     tab.say(`Reading ${file.name} …`, "busy");
     const turn = ++tab.turn;
     try {
@@ -400,9 +410,9 @@
       const method = data.trace.header?.settings?.method;
       const title = `${tab.own.length + 1} · ${config.methods[method] || method || "run"} (${file.name})`;
       tab.own.unshift({ id: `${OWN}:${data.token}`, title, token: data.token, panes: 1, titles: [title] });
-      tab.tell();
-      if (turn !== tab.turn) return;
+      if (turn !== tab.turn) return tab.tell();
       show(tab, [data.trace], [{ base: `live/${data.token}/0`, title }]);
+      tab.tell();
       tab.say(`${file.name}: ${recordedNote(data.trace)}`);
     } catch (error) {
       if (turn === tab.turn) tab.say(lost(error), "error");
@@ -506,7 +516,6 @@
 
   function setTheme(name) {
     document.body.classList.toggle("dark", name === "dark");
-    for (const tab of Object.values(tabs)) tab.player?.theme(name);
     try {
       localStorage.setItem("dt-theme", name);
     } catch {
@@ -523,6 +532,9 @@
   }
 
   if (storedTheme()) setTheme(storedTheme());
+  new MutationObserver(() => {
+    for (const tab of Object.values(tabs)) tab.player?.theme(theme());
+  }).observe(document.body, { attributeFilter: ["class"] });
 
   window.DominoPage = {
     mount, mountStatus, mountHeader, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
