@@ -1,0 +1,5 @@
+import sys
+
+from dominotree.train.cli import main
+
+sys.exit(main())
