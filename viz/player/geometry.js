@@ -132,6 +132,12 @@
       wants.set(l, wants.get(l) + more);
       left -= more;
     }
+    for (const l of lanes.filter((l) => !best.has(l)).sort((a, b) => Math.abs(a) - Math.abs(b) || b - a)) {
+      const more = full - wants.get(l); // what is left over: lanes of the other trees, the nearest first
+      if (more > left) break;
+      wants.set(l, full);
+      left -= more;
+    }
     let y = 4;
     const extra = left / lanes.length;
     for (const l of lanes) place.set(l, (y += wants.get(l) + extra));
@@ -262,7 +268,7 @@
         `V${(y[i] - s).toFixed(1)}Q${b.toFixed(1)} ${yb} ${(b + r).toFixed(1)} ${yb}H${x[i].toFixed(1)}`
       );
     };
-    const ticks = left.slice(0, -1).map((l, d) => ({ x: l, y: height - 9, text: d ? String(d) : "depth" }));
+    const ticks = left.slice(0, -1).map((l, d) => ({ x: l, y: height - 9, text: d ? String(d) : left[1] - left[0] > 56 ? "depth" : "" }));
     return finish(p, { narrow: false, chips, crowded, lane, tight, x, y, label, labelX, labelY, labelEnd, end, spineFont: across.spineFont, edge, ticks, width, height });
   }
 

@@ -157,6 +157,11 @@
       return times.length ? times.reduce((a, b) => a + b, 0) / times.length : null;
     }
 
+    /** Most lanes above or below the spine in any round. */
+    get mostLanes() {
+      return Math.max(0, ...this.layout.map(({ lanes }) => Math.max(-lanes[0], lanes[1])));
+    }
+
     /** Scorers whose trees are recorded in round k; the run's own is always among them when it is a tree. */
     scorers(k) {
       if (!this.isTree || k < 0 || k >= this.size) return [];

@@ -7,8 +7,8 @@
     "stop-token": "ended with a stop token",
     "max-new-tokens": "ended at the token limit",
     context: "ended at the context limit",
-    cancelled: "stopped by the visitor: partial",
-    error: "ended with an error: partial",
+    cancelled: "stopped by the visitor, partial",
+    error: "ended with an error, partial",
   };
 
   /** "11 drafts + 1 bonus = 12 tokens". */
@@ -44,8 +44,10 @@
       this.node = null;
     }
 
-    setRun(run) {
+    setRun(run, live) {
       this.run = run;
+      // A finished run takes no more height than its largest round can use.
+      this.tree.host.style.setProperty("--dp-tree-most", live ? "9999px" : `${96 + 84 * Math.max(1, run.mostLanes)}px`);
       this.k = 0;
       this.node = null;
       this.drawn = null;
@@ -59,8 +61,8 @@
       if (run.isTree && s.budget) facts.push(`budget ${s.budget}`);
       if (s.temperature !== undefined && s.temperature !== null) facts.push(`temperature ${s.temperature}`);
       facts.push(run.header.machine, run.header.created ? `recorded ${date(run.header.created)}` : "live");
-      if (STOPS[run.summary.stop_reason]) facts.push(STOPS[run.summary.stop_reason]);
-      else if (run.partial) facts.push("partial");
+      if (run.partial) facts.push("partial");
+      this.text.ended(STOPS[run.summary.stop_reason] || "");
       this.title.dataset.tip = facts.filter(Boolean).join(" · ");
       this.title.replaceChildren(h("strong", null, run.title), ...facts.filter(Boolean).map((f) => ` · ${f}`));
     }
@@ -68,6 +70,14 @@
     /** Scorer whose tree is drawn: the chosen one where it is recorded, else the run's own. */
     scorer(chosen) {
       return chosen && this.run.scorers(this.k).includes(chosen) ? chosen : this.run.ownScorer;
+    }
+
+    /** The sizes changed: measure anew. False while the pane is hidden. */
+    measure() {
+      this.stripped = null;
+      if (this.tree.measure()) return true;
+      this.tree.box = null;
+      return false;
     }
 
     /** Draw round `this.k`. `live`: the run is still going. */
@@ -95,15 +105,15 @@
       this.showHolds(scorer);
       this.tree.stage.hidden = this.tree.zoomBar.hidden = false;
       this.tree.note(round.nodes.token.length ? "" : run.method === "ar" ? "Autoregressive decoding drafts nothing: one target forward, one token." : "Nothing was drafted in this round.");
-      if (this.treeHost.clientWidth) {
+      if (this.tree.box || this.measure()) {
         this.tree.draw(run, k, scorer, this.node);
         this.drawn = scorer;
       }
       this.treeHost.setAttribute("aria-label", `${run.title}, round ${k + 1}: ${plural(round.verified_nodes, "node")} drafted after ${run.label(round.anchor)}, ${sum(round)}. The same as a table below.`);
       this.text.update(run);
       this.text.mark(k);
-      if (this.stripped !== `${run.serial}/${run.size}/${this.stripHost.clientWidth}`) {
-        this.stripped = `${run.serial}/${run.size}/${this.stripHost.clientWidth}`;
+      if (this.stripped !== `${run.serial}/${run.size}`) {
+        this.stripped = `${run.serial}/${run.size}`;
         this.strip.update(run);
       }
       this.strip.mark(k);
@@ -164,6 +174,7 @@
       Object.values(this.strip.paths).forEach((path) => path.setAttribute("d", ""));
       this.strip.cursor.setAttribute("width", 0);
       this.strip.line.setAttribute("d", "");
+      this.strip.slits.setAttribute("d", "");
       this.strip.tip.textContent = "";
       this.treeHost.setAttribute("aria-label", note || "No run is open");
     }

@@ -14,7 +14,7 @@
     if (nodes.accepted[node]) return ["yes", "Accepted: the target chose this token here."];
     if (!(nodes.trees[node] & BITS.verified)) return ["out", "Not in the tree that this run verified, so the target never judged it."];
     const visit = round.visits.find((v) => v.node === nodes.parent[node]);
-    if (visit) return ["no", `Not accepted: the target chose ${run.label(visit.chosen)} here.`];
+    if (visit) return ["no", "Not accepted: the target chose ", h("b.tok", null, run.label(visit.chosen)), " here."];
     return ["no", "Not reached: a token before it on its path was not accepted."];
   }
 
@@ -66,7 +66,7 @@
       const logit = value(at(n.base_logit, i));
       const delta = value(at(n.delta, i));
       const order = at(n.order, i);
-      const [state, why] = verdict(run, k, i);
+      const [state, ...why] = verdict(run, k, i);
       const inside = SCORERS.filter((s) => n.trees[i] & BITS[s]);
       const rank = at(n.target_rank, i);
       const where = [`Depth ${n.depth[i]} · position ${round.position + n.depth[i]}`];
@@ -87,7 +87,7 @@
       });
       return [
         ...this.head(run, n.token[i], where),
-        h(`p.verdict.${state}`, null, why),
+        h(`p.verdict.${state}`, null, ...why),
         h(
           "table.scores",
           null,
@@ -145,8 +145,8 @@
       const items = round.visits.map((visit, step) => {
         const from = visit.node === ANCHOR ? round.anchor : nodes.token[visit.node];
         const known = visit.top.some(([token]) => token === visit.chosen);
-        const tops = (known ? visit.top : [[visit.chosen, null], ...visit.top]).slice(0, 4);
-        if (!tops.some(([token]) => token === visit.chosen)) tops[3] = visit.top.find(([token]) => token === visit.chosen);
+        const tops = (known ? visit.top : [[visit.chosen, null], ...visit.top]).slice(0, 3);
+        if (!tops.some(([token]) => token === visit.chosen)) tops[2] = visit.top.find(([token]) => token === visit.chosen);
         const chips = tops.map(([token, logp]) =>
           h(token === visit.chosen ? "span.top.chosen" : "span.top", null, h("b", null, run.label(token)), ` ${percent(logp)}`),
         );
@@ -157,7 +157,7 @@
           null,
           h("button.link", { type: "button", onclick: () => this.onSelect(visit.node) }, run.label(from)),
           h("span.tops", null, ...chips),
-          ends ? h("p.why", null, this.reason(run, round, visit)) : null,
+          ends ? h("p.why", null, ...this.reason(run, round, visit)) : null,
         );
       });
       this.host.replaceChildren(
@@ -167,13 +167,13 @@
     }
 
     reason(run, round, visit) {
-      const chosen = run.label(visit.chosen);
+      const chosen = h("b.tok", null, run.label(visit.chosen));
       const { parent, trees } = round.nodes;
       const children = parent.filter((p, i) => p === visit.node && trees[i] & BITS.verified).length;
-      if (!round.verified_nodes) return `Nothing was drafted: ${chosen} is the target's own next token.`;
-      if (!children) return `The walk ends at a leaf: nothing was drafted after it. The target's choice ${chosen} is the bonus token.`;
+      if (!round.verified_nodes) return ["Nothing was drafted: ", chosen, " is the target's own next token."];
+      if (!children) return ["The walk ends at a leaf: nothing was drafted after it. The target's choice ", chosen, " is the bonus token."];
       const lost = children === 1 ? "not the one drafted child" : `none of the ${children} drafted children`;
-      return `The walk stops: the target chose ${chosen}, which is ${lost} here. It is the bonus token.`;
+      return ["The walk stops: the target chose ", chosen, `, which is ${lost} here. It is the bonus token.`];
     }
   }
 
@@ -183,7 +183,8 @@
       this.host = host;
       this.onRound = onRound;
       this.text = h("p.output", { "aria-label": "Output text, coloured by round" });
-      host.append(h("p.kicker", null, "Output"), this.text);
+      this.kicker = h("p.kicker", null, "Output");
+      host.append(this.kicker, this.text);
       this.spans = [];
       this.written = 0;
       this.run = null;
@@ -194,6 +195,11 @@
         const piece = event.target.closest("[data-piece]");
         onWord(Number(span.dataset.round), piece ? this.run.pieces[Number(piece.dataset.piece)] : null);
       });
+    }
+
+    /** How the run ended, in words; "" while it goes on. */
+    ended(how) {
+      this.kicker.textContent = how ? `Output · ${how}` : "Output";
     }
 
     /** Write what is new; all of it when the run is another one. */
@@ -232,11 +238,16 @@
       this.now = this.spans[k + 1] || null;
       if (!this.now) return;
       this.now.classList.add("dp-now");
+      clearTimeout(this.later);
+      this.later = setTimeout(() => this.reveal(), 60); // measuring would make the browser lay out twice a step
+    }
+
+    /** Scroll the text so far that the round's words can be seen. */
+    reveal() {
       const box = this.host;
-      if (box.scrollHeight > box.clientHeight + 4) {
-        const top = this.now.offsetTop - box.offsetTop;
-        if (top < box.scrollTop + 24 || top > box.scrollTop + box.clientHeight - 48) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
-      }
+      if (!this.now || box.scrollHeight <= box.clientHeight + 4) return;
+      const top = this.now.offsetTop - this.text.offsetTop;
+      if (top < box.scrollTop + 8 || top > box.scrollTop + box.clientHeight - 60) box.scrollTop = Math.max(0, top - box.clientHeight / 3);
     }
   }
 
@@ -257,7 +268,8 @@
       this.cursor = svg("rect", { class: "dp-cursor", y: 0, rx: 2 });
       this.canvas.prepend(this.cursor);
       this.line = svg("path", { class: "dp-axis" });
-      this.canvas.append(this.line);
+      this.slits = svg("path", { class: "dp-slits" });
+      this.canvas.append(this.slits, this.line);
       this.tip = h("p.strip-tip", { "aria-hidden": "true" });
       const key = (name, text) => h("li", null, h(`span.swatch.sw-${name}`), text);
       host.append(
@@ -291,8 +303,11 @@
       const gap = this.step > 5 ? Math.min(3, this.step / 5) : 0;
       const most = Math.max(2, ...run.rounds.map((r) => r.committed.length));
       const times = run.rounds.map((r) => STAGES.map((s) => value((r.times_ms || {})[s]) || 0));
-      const longest = Math.max(1e-9, ...times.map((t) => t.reduce((a, b) => a + b, 0)));
+      const sums = times.map((t) => t.reduce((a, b) => a + b, 0));
+      // One slow round must not flatten all others: bars are cut at four times the median, with a slit to show it.
+      const longest = Math.min(Math.max(1e-9, ...sums), 4 * ([...sums].sort((a, b) => a - b)[sums.length >> 1] || Infinity));
       const paths = Object.fromEntries(Object.keys(this.paths).map((name) => [name, ""]));
+      let slits = "";
       const bar = (x, w, y0, y1) => (y1 - y0 > 0.05 ? `M${x.toFixed(2)} ${y0.toFixed(2)}h${w.toFixed(2)}V${y1.toFixed(2)}h${(-w).toFixed(2)}Z` : "");
       run.rounds.forEach((round, k) => {
         const x = k * this.step + gap / 2;
@@ -303,12 +318,14 @@
         paths.bonus += bar(x, w, top - unit, top - 0.5);
         let y = middle + 3;
         STAGES.forEach((stage, j) => {
-          const size = ((height - middle - 5) * times[k][j]) / longest;
-          paths[stage] += bar(x, w, y, y + size);
-          y += size;
+          const end = Math.min(height - 2, y + ((height - middle - 5) * times[k][j]) / longest);
+          paths[stage] += bar(x, w, y, end);
+          y = end;
         });
+        if (sums[k] > 1.001 * longest) slits += bar(x - 1, w + 2, height - 8, height - 6);
       });
       for (const [name, path] of Object.entries(paths)) this.paths[name].setAttribute("d", path);
+      this.slits.setAttribute("d", slits);
       this.line.setAttribute("d", `M0 ${middle + 1}H${Math.min(width, this.step * run.size)}`);
       this.cursor.setAttribute("height", height);
     }

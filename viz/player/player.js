@@ -168,6 +168,7 @@
         this.body.append(pane.main);
       }
       for (const pane of this.panes) (count === 1 ? this.scoringRow : pane.head).append(pane.holds);
+      this.panes.forEach((pane) => (pane.tree.box = null));
       this.active = this.panes[0];
       this.root.classList.toggle("dp-comparing", count === 2);
       this.byGroup.hidden = this.summaryHost.hidden = count < 2;
@@ -192,7 +193,7 @@
       this.live = run.summary.rounds === undefined;
       this.following = this.live;
       this.first = run;
-      this.panes[0].setRun(run);
+      this.panes[0].setRun(run, this.live);
       this.at = this.following ? Math.max(0, run.size - 1) : 0;
       this.ready(true);
       this.render();
@@ -513,7 +514,9 @@
         b.setAttribute("aria-pressed", String(pressed));
         const found = !this.comparing && known.has(s) ? this.run.counterfactual(this.panes[0].k, s) : null;
         const own = !this.comparing && this.run && this.run.ownScorer === s;
-        count.textContent = this.comparing ? "" : known.has(s) ? `holds ${found ? found.accepted : "…"} of the coming tokens${own ? " · verified" : ""}` : "not recorded";
+        if (this.comparing) count.textContent = "";
+        else if (!known.has(s)) count.textContent = "not recorded";
+        else count.replaceChildren(`holds ${found ? found.accepted : "…"}`, h("span.more", null, " of the coming tokens"), own ? " · verified" : "");
       }
       this.scoringButtons.own.b.setAttribute("aria-pressed", String(this.chosen === null));
       this.scoringGroup.hidden = known.size === 0;
@@ -525,6 +528,7 @@
       const key = `${width}x${this.panes[0].treeHost.clientHeight}`;
       if (key === this.sizeKey) return;
       this.sizeKey = key;
+      this.panes.forEach((pane) => pane.measure());
       if (!width) return; // hidden: drawn when it is shown
       this.render();
     }
@@ -607,8 +611,17 @@
       return this;
     }
 
+    /** The address follows, at most four times a second: browsers refuse more. */
     writeHash() {
-      if (!this.hash || !this.run) return;
+      if (!this.hash || this.hashTimer) return;
+      this.hashTimer = setTimeout(() => {
+        this.hashTimer = null;
+        this.writeHashNow();
+      }, 250);
+    }
+
+    writeHashNow() {
+      if (!this.run) return;
       const { run, round, scoring, node } = this.state();
       const parts = new URLSearchParams();
       for (const [name, given] of Object.entries({ run, with: this.state().with, round, scoring, node })) if (given !== null) parts.set(name, given);
@@ -619,6 +632,7 @@
     destroy() {
       this.play(false);
       cancelAnimationFrame(this.frame);
+      clearTimeout(this.hashTimer);
       this.observer.disconnect();
       this.media.removeEventListener("change", this.onMedia);
       document.removeEventListener("keydown", this.onKey, true);

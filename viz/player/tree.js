@@ -7,7 +7,7 @@
   const TEXTS = ["ghost", "tree", "held", "anchor", "bonus", "ticks"];
   const PATHS = ["ghost", "thin", "middle", "thick", "held", "next", "chipTree", "chipOnly", "chipHeld", "chipAnchor", "chipBonus"];
   const MANY = 400; // ghosts beyond this are not drawn: their marks would only be a haze
-  const AS_PATH = 100; // marks of one kind beyond which they are drawn as one path: Plotly takes 0.1 ms for each marker
+  const AS_PATH = 40; // marks of one kind beyond which they are drawn as one path: Plotly takes 0.1 ms for each marker
   const CONFIG = { staticPlot: true, displayModeBar: false, displaylogo: false, responsive: false };
 
   /** Rounded box as a path of lines and curves (Plotly's shapes know no arcs). */
@@ -18,14 +18,18 @@
     );
   }
 
-  /** Marks as one path: few numbers a mark, since Plotly parses each. Round joins make small squares dots. */
+  /** Marks as one path: few numbers a mark, since Plotly parses each. Round joins make the smallest squares dots. */
   function dots({ x, y }, symbol, size) {
     const out = [];
-    const r = symbol === "diamond" ? 0.65 * size : symbol === "circle" ? size / 4 : size / 2;
+    const r = symbol === "diamond" ? 0.65 * size : size < 5 ? size / 4 : size / 2;
+    const k = 1.33 * r;
     for (let i = 0; i < x.length; i++) {
       const [a, b] = [x[i], y[i]];
       if (symbol === "diamond") out.push(`M${(a - r).toFixed(1)} ${b.toFixed(1)}L${a.toFixed(1)} ${(b - r).toFixed(1)}L${(a + r).toFixed(1)} ${b.toFixed(1)}L${a.toFixed(1)} ${(b + r).toFixed(1)}Z`);
-      else out.push(`M${(a - r).toFixed(1)} ${(b - r).toFixed(1)}H${(a + r).toFixed(1)}V${(b + r).toFixed(1)}H${(a - r).toFixed(1)}Z`);
+      else if (size >= 5) {
+        const [left, right, middle] = [(a - r).toFixed(1), (a + r).toFixed(1), b.toFixed(1)];
+        out.push(`M${left} ${middle}C${left} ${(b - k).toFixed(1)} ${right} ${(b - k).toFixed(1)} ${right} ${middle}C${right} ${(b + k).toFixed(1)} ${left} ${(b + k).toFixed(1)} ${left} ${middle}Z`);
+      } else out.push(`M${(a - r).toFixed(1)} ${(b - r).toFixed(1)}H${(a + r).toFixed(1)}V${(b + r).toFixed(1)}H${(a - r).toFixed(1)}Z`);
     }
     return out.join("");
   }
@@ -76,10 +80,15 @@
       this.cache.clear();
     }
 
+    /** Read the size of the box. Only when it may have changed: reading makes the browser lay the page out. */
+    measure() {
+      this.box = { width: this.host.clientWidth, height: this.host.clientHeight };
+      return this.box.width > 0;
+    }
+
     size() {
-      const width = this.host.clientWidth;
-      const narrow = width > 0 && width < 560;
-      return { width: Math.max(260, width) * this.zoom, height: Math.max(200, this.host.clientHeight) * this.zoom, narrow };
+      const { width, height } = this.box;
+      return { width: Math.max(260, width) * this.zoom, height: Math.max(200, height) * this.zoom, narrow: width < 640 };
     }
 
     /** One step larger or smaller about the middle of what is in view; 0: the whole tree. */
@@ -156,8 +165,12 @@
       const bonus = own || g.bonusNode < 0;
       kind[g.n + 1] = !bonus ? "none" : own ? "bonus" : "ghost";
       if (bonus && g.bonusNode >= 0) kind[g.bonusNode] = "none";
-      const ghosts = several && !g.crowded && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
-      const drawn = (i) => kind[i] !== "none" && (ghosts || kind[i] !== "ghost" || g.spine[i]);
+      const ghosts = several && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
+      const visible = new Uint8Array(g.n + 2);
+      for (const i of [g.n, ...g.parent.keys()].slice(0, -1)) // the anchor, then parents before children
+        visible[i] = kind[i] !== "none" && (kind[i] !== "ghost" || g.spine[i] || (ghosts && !g.tight[i] && (visible[g.parent[i]] || g.parent[i] === g.bonusNode)));
+      visible[g.n + 1] = bonus;
+      const drawn = (i) => visible[i] === 1;
       return { kind, held, weight, own, drawn, shown: legible(g, drawn) };
     }
 
@@ -221,7 +234,7 @@
         fine: { symbol: "circle", size: 3.5, color: c.soft, line: { width: 0 } },
         fineOnly: { symbol: "diamond", size: 5.5, color: c.bg, line: { color: c.ink, width: 1.2 } },
         tree: { symbol: "circle", size: 7, color: c.soft, line: { width: 0 } },
-        only: { symbol: "diamond", size: g.crowded ? 10 : 12, color: c.bg, line: { color: c.ink, width: 1.8 } },
+        only: { symbol: "diamond", size: 10, color: c.bg, line: { color: c.ink, width: 1.8 } },
         held: { symbol: "circle", size: heldMark, color: solid ? c.accent : c.bg, line: { color: g.chips ? c.bg : c.accent, width: g.chips && solid ? 1.5 : 2.5 } },
         anchor: { symbol: "circle", size: g.chips ? 9 : 12, color: c.ink, line: { color: c.bg, width: 1.5 } },
         bonus: { symbol: "square", size: g.chips ? 9 : 11, color: c.bg, line: { color: c.accent, width: 2.2 } },
@@ -252,15 +265,15 @@
       const many = MARKS.filter((m) => marks[m].x.length > AS_PATH);
       const drawnMarks = many.map((m) => {
         const { symbol, size, color, line } = looks[m];
-        const outline = line.width ? line : { color, width: symbol === "circle" ? size / 2 : 0 };
+        const outline = line.width ? line : { color, width: size < 5 ? size / 2 : 0 };
         return { type: "path", path: dots(marks[m], symbol, size), layer: "below", line: outline, fillcolor: color, name: `${m} marks` };
       });
       for (const m of many) marks[m] = { x: [], y: [] };
       const data = [
-        ...MARKS.map((m) => ({ type: "scatter", mode: "markers", name: m, hoverinfo: "skip", cliponaxis: false, ...marks[m], marker: { opacity: 1, ...looks[m] } })),
-        ...TEXTS.map((t) => ({ type: "scatter", mode: "text", name: `${t} labels`, hoverinfo: "skip", cliponaxis: false, textposition: "middle right", ...texts[t], textfont: { family: FAMILY, ...inks[t] } })),
+        ...MARKS.map((m) => ({ type: "scatter", visible: marks[m].x.length > 0, mode: "markers", name: m, hoverinfo: "skip", cliponaxis: false, ...marks[m], marker: { opacity: 1, ...looks[m] } })),
+        ...TEXTS.map((t) => ({ type: "scatter", visible: texts[t].x.length > 0, mode: "text", name: `${t} labels`, hoverinfo: "skip", cliponaxis: false, textposition: "middle right", ...texts[t], textfont: { family: FAMILY, ...inks[t] } })),
       ];
-      const shapes = PATHS.map((p) => ({ type: "path", path: paths[p].join("") || "M-9 -9H-9", layer: "below", line: lines[p], fillcolor: fills[p] || "rgba(0,0,0,0)", name: p }));
+      const shapes = PATHS.map((p) => ({ type: "path", visible: paths[p].length > 0, path: paths[p].join("") || "M0 0H0", layer: "below", line: lines[p], fillcolor: fills[p] || "rgba(0,0,0,0)", name: p }));
       const axis = { visible: false, fixedrange: true, type: "linear", autorange: false };
       const layout = {
         width: g.width,
