@@ -91,15 +91,13 @@ class _Counted:
 
 
 def write_library(folder: Path) -> Library:
-    """Made-up recorded runs: three prompts by all methods, with a manifest."""
+    """Made-up recorded runs: three prompts by all methods."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, kind in enumerate(("math", "code", "chat")):
         for method in RECORDED:
             trace = make_trace(12, 16, seed=number, method=method)
             trace.prompt = {**trace.prompt, "kind": kind, "text": f"A {kind} prompt."}
             tr.save(trace, folder / f"{kind}-{method}.json.gz")
-    library = Library(folder)
-    library.write_manifest()
     return Library(folder)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pandas as pd
 import pytest
-from page_tools import ScriptedEngine, serving, until, write_library
+from page_tools import RECORDED, ScriptedEngine, serving, until, write_library
 from trace_factory import make_trace
 
 from dominotree import trace as tr
@@ -629,13 +629,31 @@ def test_app_takes_the_documented_arguments_and_refuses_others() -> None:
     assert stopped.value.code == 2
 
 
-def test_a_manifest_that_does_not_match_its_files_is_not_believed(tmp_path: Path) -> None:
+def test_the_list_of_recorded_runs_is_what_the_files_say(tmp_path: Path) -> None:
     library = write_library(tmp_path)
+    for run in library.runs:
+        trace = tr.load(tmp_path / run.file)
+        assert run.run_id == trace.run_id and run.prompt == trace.prompt["text"]
+        assert run.method == trace.header["settings"]["method"]
+    menu = library.menu()
+    assert [group["title"] for group in menu] == ["Math", "Code", "Chat"]
+    assert menu[0]["runs"][0]["method"] == "dominotree" and menu[0]["runs"][-1]["method"] == "ar"
+    # fields in another order, a damaged file, a foreign one
     name = library.runs[0].file
-    other = make_trace(2, 4, seed=99)
-    other.prompt["kind"] = "math"
-    tr.save(other, tmp_path / name)
+    data = json.loads(gzip.decompress((tmp_path / name).read_bytes()))
+    (tmp_path / name).write_bytes(gzip.compress(json.dumps(dict(reversed(data.items()))).encode()))
     (tmp_path / library.runs[1].file).write_bytes(b"\x1f\x8b damaged")
+    (tmp_path / library.runs[2].file).write_bytes(gzip.compress(b'{"other": 1}'))
     again = Library(tmp_path)
-    assert other.run_id in {run.run_id for run in again.runs}
-    assert len(again.runs) == len(library.runs) - 1
+    assert len(again.runs) == len(library.runs) - 2
+    assert {run.prompt for run in again.runs} == {run.prompt for run in library.runs}
+
+
+def test_the_shipped_recordings_are_listed_and_opened() -> None:
+    library = Library()
+    if not library.runs:
+        pytest.skip("no recordings in assets/traces yet")
+    methods = {(run.kind, run.method) for run in library.runs if not run.temperature}
+    assert {(kind, method) for kind in ("math", "code", "chat") for method in RECORDED} <= methods
+    for run in library.runs:
+        assert library.trace(run.run_id).run_id == run.run_id, f"{run.file} was changed after it was recorded"

@@ -1,8 +1,7 @@
 """The recorded runs that come with the project, and the files of the in-browser player, ready to be sent.
 
-A run is listed from ``manifest.json`` beside the traces, so that the page can open without reading (or
-laying out) any of them; each manifest line carries the file's own checksum, and a file that does not match
-its line is read in full instead. ``python -m viz.library`` writes the manifest anew.
+The list of runs is made from the first kilobytes of each file (a trace begins with its run id, header and prompt),
+so the page opens without reading, or laying out, any of them.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ import hashlib
 import json
 import logging
 import mimetypes
-import struct
 import threading
-from dataclasses import asdict, dataclass
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[1]
 TRACES = ROOT / "assets" / "traces"
+HEAD_BYTES = 1 << 16  # enough for any header and prompt of ours
 KINDS = {"math": "Math", "code": "Code", "chat": "Chat"}
 #: Order of the methods in the menu of recorded runs; anything else follows.
 METHOD_ORDER = ("dominotree", "static", "marginal", "ddtree", "domino", "dflash", "ar")
@@ -35,16 +35,14 @@ class Recorded:
     """What the page must know of a recorded run before it is opened."""
 
     file: str
-    checksum: str  # CRC-32 and length of the unpacked JSON, as gzip stores them
     run_id: str
     kind: str
     prompt: str
     method: str
-    budget: int | None
+    budget: int | None  # None where no tree is built
     temperature: float
     machine: str
     pair: str
-    tau: float | None
 
     @property
     def group(self) -> str:
@@ -60,33 +58,40 @@ class Recorded:
     @property
     def method_title(self) -> str:
         title = METHODS[self.method].title if self.method in METHODS else self.method
-        return title if self.budget in (None, 16) or self.method == "ar" else f"{title}, {self.budget} nodes"
+        return title if self.budget in (None, 16) else f"{title}, {self.budget} nodes"
 
 
-def _checksum(path: Path) -> str:
-    """CRC-32 and length of a gzip file's content, read from its last eight bytes."""
+def _beginning(path: Path) -> dict[str, Any]:
+    """The first fields of a trace file, up to its prompt. Raises ValueError, OSError or zlib.error."""
     with path.open("rb") as file:
-        file.seek(-8, 2)
-        crc, length = struct.unpack("<II", file.read(8))
-    return f"{crc:08x}-{length}"
+        text = zlib.decompressobj(31).decompress(file.read(HEAD_BYTES), HEAD_BYTES).decode("ascii")
+    decoder, found, at = json.JSONDecoder(), {}, 0
+    while "prompt" not in found:
+        key, at = decoder.raw_decode(text, at + 1)
+        found[key], at = decoder.raw_decode(text, at + 1)
+    return found
 
 
 def _describe(path: Path) -> Recorded:
-    trace = tr.load(path)
-    settings, pair = trace.header.get("settings", {}), trace.header.get("pair", {})
-    chain = METHODS[settings["method"]].kind != "tree" if settings.get("method") in METHODS else False
+    """One line of the list. Raises TraceError if the file is not a trace."""
+    try:
+        found = _beginning(path)
+        run_id, header, prompt = found["run_id"], found["header"], found["prompt"]
+    except (ValueError, IndexError, KeyError, zlib.error):  # damaged, or fields in another order: read it all
+        trace = tr.load(path)
+        run_id, header, prompt = trace.run_id, trace.header, trace.prompt
+    settings, pair = header.get("settings", {}), header.get("pair", {})
+    method = str(settings.get("method", ""))
     return Recorded(
         file=path.name,
-        checksum=_checksum(path),
-        run_id=trace.run_id,
-        kind=str(trace.prompt.get("kind") or "other"),
-        prompt=str(trace.prompt.get("text", "")),
-        method=str(settings.get("method", "")),
-        budget=None if chain else settings.get("budget"),
+        run_id=run_id,
+        kind=str(prompt.get("kind") or "other"),
+        prompt=str(prompt.get("text", "")),
+        method=method,
+        budget=settings.get("budget") if method in METHODS and METHODS[method].kind == "tree" else None,
         temperature=float(settings.get("temperature") or 0.0),
-        machine=str(trace.header.get("machine", "")),
+        machine=str(header.get("machine", "")),
         pair=str(pair.get("name", "")),
-        tau=trace.summary.get("tau"),
     )
 
 
@@ -104,37 +109,20 @@ def _rank(run: Recorded) -> tuple[Any, ...]:
 
 
 class Library:
-    """The recorded runs of a folder. Opening it costs no more than reading the manifest."""
+    """The recorded runs of a folder. Opening it reads a few kilobytes of each; damaged files are left out."""
 
     def __init__(self, folder: Path = TRACES) -> None:
         self.folder = folder
-        listed: dict[str, Recorded] = {}
-        manifest = folder / "manifest.json"
-        if manifest.exists():
-            for line in json.loads(manifest.read_text(encoding="utf-8"))["runs"]:
-                listed[line["file"]] = Recorded(**line)
         runs = []
         for path in sorted(folder.glob("*.json.gz")):
-            run = listed.get(path.name)
-            if run is None or run.checksum != _checksum(path):
-                log.warning("%s is not in the manifest as it is now; run `python -m viz.library`", path.name)
-                try:
-                    run = _describe(path)
-                except tr.TraceError as error:
-                    log.error("recorded run %s left out: %s", path.name, error)
-                    continue
-            runs.append(run)
+            try:
+                runs.append(_describe(path))
+            except tr.TraceError as error:
+                log.error("recorded run %s is left out: %s", path.name, error)
         self.runs = sorted(runs, key=_rank)
         self._by_id = {run.run_id: run for run in self.runs}
         self._lock = threading.Lock()
         self._served: dict[str, bytes] = {}
-
-    def write_manifest(self) -> Path:
-        """Write ``manifest.json`` for the folder as it is."""
-        path = self.folder / "manifest.json"
-        runs = [asdict(run) for run in self.runs]
-        path.write_text(json.dumps({"runs": runs}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        return path
 
     def find(self, run_id: str) -> Recorded | None:
         return self._by_id.get(run_id)
@@ -214,7 +202,3 @@ def version(*folders: dict[str, WebFile]) -> str:
         for file in files.values():
             digest.update(file.body)
     return digest.hexdigest()[:12]
-
-
-if __name__ == "__main__":
-    print(Library().write_manifest())

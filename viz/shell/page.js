@@ -37,6 +37,7 @@
       this.message = [text, kind, action];
       if (!this.status) return;
       this.status.textContent = text;
+      this.status.title = text;
       this.status.dataset.kind = kind;
       this.status.setAttribute("aria-live", kind === "busy" ? "off" : "polite"); // no reading out of every round
       if (action) {
@@ -73,7 +74,7 @@
       const traces = (await Promise.all(runs.map((run) => recordedText(run.id)))).map((text) => JSON.parse(text));
       if (turn !== tab.turn) return;
       show(tab, traces, runs.map((run) => ({ base: `recorded/${run.id}`, title: run.title })));
-      tab.say(hint(runs.length));
+      tab.say(hint(traces));
     } catch (error) {
       if (turn === tab.turn) tab.say(lost(error), "error");
     }
@@ -87,9 +88,11 @@
     files(tab);
   }
 
-  function hint(panes) {
-    const steps = panes > 1 ? "Two recorded runs in step" : "A recorded run";
-    return `${steps}: move through the rounds with ← and →${config.live ? `, or press Run${panes > 1 ? " both" : ""} to decode the prompt now` : ""}.`;
+  /** What a visitor can do with a recorded run; where there is no prompt field, what was asked. */
+  function hint(traces) {
+    if (!config.live) return `Prompt: ${traces[0].prompt.text}`;
+    const [steps, run] = traces.length > 1 ? ["Two recorded runs in step", "Run both"] : ["A recorded run", "Run"];
+    return `${steps}: move through the rounds with ← and →, or press ${run} to decode the prompt now.`;
   }
 
   function recordedNote(trace) {
