@@ -147,7 +147,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        starter = threading.Timer(0.5, on_start) if on_start else None  # the first page first
+        starter = threading.Timer(2.0, on_start) if on_start else None  # the first page first
         if starter:
             starter.daemon = True
             starter.start()
