@@ -244,10 +244,10 @@
 
     /** Scroll the text so far that the round's words can be seen. */
     reveal() {
-      const box = this.host;
+      const box = this.text;
       if (!this.now || box.scrollHeight <= box.clientHeight + 4) return;
-      const top = this.now.offsetTop - this.text.offsetTop;
-      if (top < box.scrollTop + 8 || top > box.scrollTop + box.clientHeight - 60) box.scrollTop = Math.max(0, top - box.clientHeight / 3);
+      const top = this.now.offsetTop;
+      if (top < box.scrollTop || top + 30 > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 3);
     }
   }
 

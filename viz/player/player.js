@@ -528,6 +528,10 @@
       const key = `${width}x${this.panes[0].treeHost.clientHeight}`;
       if (key === this.sizeKey) return;
       this.sizeKey = key;
+      if (width) {
+        const top = this.root.getBoundingClientRect().top + scrollY;
+        this.root.style.setProperty("--dp-top", `${Math.max(0, Math.min(300, Math.round(top)))}px`);
+      }
       this.panes.forEach((pane) => pane.measure());
       if (!width) return; // hidden: drawn when it is shown
       this.render();
