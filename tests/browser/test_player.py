@@ -699,6 +699,45 @@ def test_controls_can_be_reached_and_named_by_keyboard_and_screen_reader(visit: 
     assert state(page)["node"] == 1
 
 
+def test_forty_steps_never_show_an_empty_frame(visit: Open) -> None:
+    page = visit(make_trace(41, 64, 3, width=24, vocabulary=PLAIN, scorers=("conditional",)))
+    page.evaluate("""() => {
+      window.frames_seen = []; window.sampling = true;
+      const look = () => {
+        frames_seen.push(document.querySelectorAll(".dp-plot .textpoint text").length);
+        if (sampling) requestAnimationFrame(look);
+      };
+      requestAnimationFrame(look);
+    }""")
+    for _ in range(40):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(20)
+    seen = page.evaluate("() => { sampling = false; return frames_seen; }")
+    assert state(page)["round"] == 41
+    assert len(seen) > 20 and min(seen) > 5
+
+
+def test_a_run_of_200_rounds_loads_within_a_second(visit: Open) -> None:
+    page = visit()
+    text = tr.to_json(served(tr.finish(make_trace(200, 16, 3, vocabulary=PLAIN))))
+    best = page.evaluate(
+        """async (text) => {
+          const times = [];
+          for (let k = 0; k < 3; k++) {
+            const start = performance.now();
+            p.load(JSON.parse(text));
+            p.flush();
+            await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+            times.push(performance.now() - start);
+          }
+          return Math.min(...times);
+        }""",
+        text,
+    )
+    assert best < 1000
+    assert headline(page).startswith("Round 1 of 200")
+
+
 def test_reduced_motion_flashes_nothing(visit: Open) -> None:
     page = visit(make_trace(4, 16, 3, skill=0.7, width=24), reduced_motion="reduce")
     js(page, "p.goto(2).scoring('marginal')")

@@ -192,6 +192,7 @@
       this.pair = null;
       this.live = run.summary.rounds === undefined;
       this.following = this.live;
+      this.chosen = null;
       this.first = run;
       this.panes[0].setRun(run, this.live);
       this.at = this.following ? Math.max(0, run.size - 1) : 0;
@@ -250,6 +251,7 @@
     compare(a, b) {
       const runs = [a, b].map((t) => (t instanceof Run ? t : new Run(t)));
       this.play(false);
+      if (!this.run || this.run.id !== runs[0].id) this.at = 0;
       this.pair = runs;
       this.first = this.first || runs[0];
       this.live = this.following = false;
@@ -258,13 +260,13 @@
     }
 
     enterCompare() {
-      const position = this.run && this.run === this.first && this.run !== this.pair[0] ? 0 : this.at;
       this.comparing = true;
+      this.by = "round";
       this.setPanes(2);
       this.panes.forEach((pane, i) => pane.setRun(this.pair[i]));
       this.chosen = null;
       this.positions();
-      this.at = Math.min(position, this.last());
+      this.at = Math.min(this.at, this.last());
       this.ready(true);
       this.showSummary();
       this.render();
@@ -361,7 +363,6 @@
       const pane = this.panes[0];
       const start = pane.run.starts[pane.k];
       this.by = name;
-      for (const b of this.byGroup.children) b.setAttribute("aria-pressed", String(b.dataset.by === name));
       this.at = name === "round" ? pane.k : Math.max(0, this.stops.indexOf(start));
       this.render();
     }
@@ -519,6 +520,7 @@
         else count.replaceChildren(`holds ${found ? found.accepted : "…"}`, h("span.more", null, " of the coming tokens"), own ? " · verified" : "");
       }
       this.scoringButtons.own.b.setAttribute("aria-pressed", String(this.chosen === null));
+      for (const b of this.byGroup.children) b.setAttribute("aria-pressed", String(b.dataset.by === this.by));
       this.scoringGroup.hidden = known.size === 0;
       this.scoringRow.hidden = known.size === 0 && (this.comparing || !this.panes[0].holds.textContent);
     }
