@@ -9,6 +9,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from trace_factory import ODD_TOKENS, VOCABULARY, make_trace
 from dominotree import trace as tr
 from viz import player
 from viz.layout import served
+from viz.player import bench
 
 pytestmark = pytest.mark.browser
 
@@ -425,6 +427,27 @@ def test_node_panel_and_walk_say_why(visit: Open) -> None:
         assert bonus in page.inner_text(".dp-walk .dp-why")
 
 
+def test_U25_U26_rates_are_named_and_only_the_path_counts(visit: Open) -> None:
+    trace = make_trace(6, 16, 4, skill=0.9, vocabulary=PLAIN)
+    page = visit(trace)
+    for k, this in enumerate(trace.rounds):
+        js(page, f"p.goto({k + 1})")
+        levels = f"{this.depth_reached} level{'s' * (this.depth_reached != 1)}"
+        wanted = (
+            f"Accepted: {this.accepted} of {levels}, {this.accepted} of {this.verified_nodes} drafted nodes."
+        )
+        assert page.inner_text(".dp-walk-card .dp-hint") == wanted
+        kinds = js(page, "p.panes[0].tree.current.kinds.kind")
+        assert [i for i, kind in enumerate(kinds) if kind == "held"] == sorted(this.path)
+
+
+def test_U28_target_probabilities_say_that_they_come_before_temperature(visit: Open) -> None:
+    page = visit(make_trace(2, 8, 4, vocabulary=PLAIN, temperature=1.0))
+    assert "(before temperature)" in page.inner_text(".dp-walk-card .dp-kicker")
+    show(page, make_trace(2, 8, 4, vocabulary=PLAIN))
+    assert "temperature" not in page.inner_text(".dp-walk-card .dp-kicker")
+
+
 def test_hover_shows_a_node_and_leaving_brings_the_legend_back(visit: Open) -> None:
     trace = make_trace(3, 8, 4, skill=0.9, vocabulary=PLAIN)
     page = visit(trace)
@@ -757,3 +780,15 @@ def test_standalone_file_shows_a_run_and_two(visit: Open, tmp_path: Path, addres
     page.wait_for_function("id => location.hash.includes(id)", arg=trace.run_id)
     with pytest.raises(ValueError, match="one run or two, not 0"):
         player.standalone()
+
+
+def test_benchmark_measures_steps_toggles_and_loading() -> None:
+    with ThreadPoolExecutor(1) as apart:  # Playwright allows one loop a thread
+        runs = [make_trace(5, 16, 3, vocabulary=PLAIN)]
+        rows = apart.submit(bench.measure, runs, steps=6, pause_ms=60).result()
+    assert [row["what"] for row in rows] == ["step", "toggle", "load"]
+    for row in rows:
+        assert row["nodes"] == 16 and row["union"] >= 16
+        assert 0 < row["p50_ms"] <= row["p95_ms"] < 5000
+    assert 0 < rows[0]["draw_p50_ms"] < rows[0]["p95_ms"]
+    assert [bench.quantile([3, 1, 2, 4], q) for q in (0.25, 0.5, 0.95)] == [1, 2, 4]

@@ -139,7 +139,8 @@
       this.onSelect = onSelect;
     }
 
-    show(run, k) {
+    /** `title`: name of the run where two are shown. */
+    show(run, k, title) {
       const round = run.rounds[k];
       const nodes = round.nodes;
       const items = round.visits.map((visit, step) => {
@@ -161,8 +162,11 @@
         );
       });
       this.host.replaceChildren(
-        h("p.kicker", null, term("verify", "Verify walk"), ": what the target wanted after each token"),
+        h("p.kicker", null, title ? `${title} · ` : "", term("verify", "Verify walk"), `: what the target wanted after each token${run.settings.temperature > 0 ? " (before temperature)" : ""}`),
         items.length ? h("ol.walk", null, ...items) : h("p.hint", null, "The verify walk of this round was not recorded."),
+        round.verified_nodes
+          ? h("p.hint", null, `Accepted: ${round.path.length} of ${plural(round.depth_reached, "level")}, ${round.path.length} of ${plural(round.verified_nodes, "drafted node")}.`)
+          : "",
       );
     }
 

@@ -439,8 +439,8 @@
 
     showWalk() {
       const { run, k } = this.pane;
-      const key = `${run.serial}/${k}`;
-      if (this.walkKey !== key) this.walk.show(run, k);
+      const key = `${run.serial}/${k}/${this.comparing}`;
+      if (this.walkKey !== key) this.walk.show(run, k, this.comparing ? run.title : "");
       this.walkKey = key;
       this.table.show(run, k, this.pane.scorer(this.chosen));
     }
