@@ -462,6 +462,15 @@
     true,
   );
 
+  // The prompt is one line high until it is written in (page.css); then it shows all of itself.
+  document.addEventListener("focusin", (event) => {
+    const field = event.target;
+    if (field instanceof HTMLTextAreaElement && field.closest(".dt-bar")) {
+      field.style.height = "auto";
+      field.style.height = `${Math.min(field.scrollHeight + 2, 138)}px`;
+    }
+  });
+
   function toggleSettings(name) {
     const tab = tabs[name];
     const open = part(tab, "settings").classList.toggle("dt-open");
