@@ -715,7 +715,7 @@ def test_controls_can_be_reached_and_named_by_keyboard_and_screen_reader(visit: 
     page.keyboard.press("Tab")
     page.keyboard.press("Shift+Tab")
     assert page.is_visible(".dp-tip")
-    assert js(page, "p.panes[0].treeHost.getAttribute('aria-label')").startswith("DominoTree, round 1")
+    assert js(page, "p.panes[0].tree.stage.getAttribute('aria-label')").startswith("DominoTree, round 1")
     page.click(".dp-table summary")
     page.wait_for_selector(".dp-nodes tbody tr")
     page.click(".dp-nodes tbody tr >> nth=1 >> button")

@@ -15,9 +15,9 @@
   const COMPACT = { gap: 7, pad: 5, bus: 12, spineFont: 15 };
   const LEAST = 38; // px of label that a column keeps; a tree that is deeper than that allows is wider than its box
   const SIZES = {
-    chip: 24,
+    chip: 22,
     spineChip: 30,
-    chipLane: 29, // lanes at least this far apart: chips
+    chipLane: 25.5, // lanes at least this far apart: chips
     labelHeight: 18.7, // of a label and its distance to the lines above and below it
     edge: 18, // free border of the figure
     axis: 22, // depth numbers

@@ -26,7 +26,7 @@
       this.stats = h("dl.stats");
       this.holds = h("p.holds");
       this.head = h("header.head", null, this.title, h("div.head-row", null, this.headline, this.stats));
-      this.treeHost = h("div.tree", { role: "img" });
+      this.treeHost = h("div.tree");
       this.stripHost = h("div.strip");
       this.textHost = h("div.text");
       this.main = h("section.pane", null, this.treeHost, this.stripHost, this.textHost);
@@ -109,7 +109,7 @@
         this.tree.draw(run, k, scorer, this.node);
         this.drawn = scorer;
       }
-      this.treeHost.setAttribute("aria-label", `${run.title}, round ${k + 1}: ${plural(round.verified_nodes, "node")} drafted after ${run.label(round.anchor)}, ${sum(round)}. The same as a table below.`);
+      this.tree.stage.setAttribute("aria-label", `${run.title}, round ${k + 1}: ${plural(round.verified_nodes, "node")} drafted after ${run.label(round.anchor)}, ${sum(round)}. The same as a table below.`);
       this.text.update(run);
       this.text.mark(k);
       if (this.stripped !== `${run.serial}/${run.size}`) {
@@ -176,7 +176,7 @@
       this.strip.line.setAttribute("d", "");
       this.strip.slits.setAttribute("d", "");
       this.strip.tip.textContent = "";
-      this.treeHost.setAttribute("aria-label", note || "No run is open");
+      this.tree.stage.setAttribute("aria-label", note || "No run is open");
     }
   }
 

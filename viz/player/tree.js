@@ -44,7 +44,7 @@
       this.selectRing = h("div.ring.ring-select", { hidden: true });
       this.pulse = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       this.pulse.setAttribute("class", "dp-pulse");
-      this.stage = h("div.stage", null, this.plot, this.pulse, this.hoverRing, this.selectRing);
+      this.stage = h("div.stage", { role: "img" }, this.plot, this.pulse, this.hoverRing, this.selectRing);
       const zoom = (label, sign, step) => h("button.zoom", { type: "button", "aria-label": label, "data-tip": label, onclick: () => this.zoomBy(step) }, sign);
       this.zoomBar = h("div.zoom-bar", null, zoom("Smaller", "−", -1), zoom("Whole tree", "Fit", 0), zoom("Larger", "+", 1));
       this.empty = h("p.tree-note", { hidden: true });
@@ -200,7 +200,7 @@
         if (what === "ghost") {
           paths.ghost.push(g.edge(i));
           put(i, "ghost");
-          if (g.chips || g.narrow || g.spine[i]) write(i, "ghost");
+          if (!g.crowded || g.spine[i]) write(i, "ghost");
           continue;
         }
         if (what === "held") paths.held.push(g.edge(i));
