@@ -277,8 +277,31 @@ def _compare(library: Library, sessions: Sessions) -> None:
     )
 
 
+def _benchmarks(library: Library, sessions: Sessions) -> None:
+    """The charts: script, style and figures are fetched when the tab is first opened."""
+    gr.HTML(
+        value="",
+        html_template='<div class="dt-player"></div>',
+        js_on_load=(
+            "const place = element.querySelector('.dt-player');"
+            "const file = (path) => new URL(path, document.baseURI).href;"
+            "const folder = `player/${JSON.parse(document.getElementById('dt-config').textContent).version}/`;"
+            "import(file(folder + 'benchmarks.js')).then("
+            "() => DominoBenchmarks.open(place, {styles: file(folder + 'benchmarks.css'), data: file('benchmarks.json')}),"
+            "() => { place.textContent = 'The server does not answer: check that it is still running.'; });"
+        ),
+        apply_default_css=False,
+        elem_id="benchmarks-charts",
+        elem_classes=["dt-player-block"],
+    )
+
+
 #: The tabs in order: title -> what builds it. Lessons, Benchmarks and Present find their places here.
-TABS: dict[str, Callable[[Library, Sessions], None]] = {"Explore": _explore, "Compare": _compare}
+TABS: dict[str, Callable[[Library, Sessions], None]] = {
+    "Explore": _explore,
+    "Compare": _compare,
+    "Benchmarks": _benchmarks,
+}
 
 
 def build(library: Library, sessions: Sessions) -> gr.Blocks:

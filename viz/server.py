@@ -8,6 +8,7 @@ visitor names.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 import threading
@@ -24,6 +25,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dominotree import trace as tr
+from viz import benchmarks
 from viz import library as lib
 from viz.page import build, head, mount
 from viz.sessions import Job, Sessions
@@ -196,6 +198,24 @@ def create_app(
         if library.find(run_id) is None:
             return _error("There is no recorded run with this name here.", 404)
         return await _download(await asyncio.to_thread(library.trace, run_id), what)
+
+    # -- the figures of the Benchmarks tab, put together when they are first asked for
+
+    @functools.cache
+    def figures() -> bytes:
+        return lib.pack(benchmarks.to_json(benchmarks.data(library)))
+
+    @app.get("/benchmarks.json")
+    async def benchmark_figures(request: Request) -> Response:
+        try:
+            body = await asyncio.to_thread(figures)
+        except OSError:
+            return _error(
+                "The published figures are not on this server: start it from the project's folder.", 500
+            )
+        except ValueError as error:
+            return _error(f"The figures could not be read: {error}", 500)
+        return packed(request, body, "application/json", {"Cache-Control": "no-cache"})
 
     # -- live and imported runs: only for who holds the token
 

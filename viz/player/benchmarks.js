@@ -1,6 +1,7 @@
 /* The Benchmarks tab: published figures and our own runs as charts. Data and sentences come from viz/benchmarks.py.
    Needs vendor/plotly-basic.min.js, text.js, geometry.js and glossary.js of the player.
 
+   DominoBenchmarks.open(element, {styles: url, data: url}) does all of it, or
    const b = DominoBenchmarks.mount(element, {theme: "auto"|"light"|"dark"});
    b.load(data) · b.setError(sentence) · b.theme(name) · b.state() · b.setState(s) · b.destroy() */
 (function () {
@@ -178,7 +179,7 @@
       this.error = h("p.error", { role: "alert", hidden: true });
       this.live = h("p.sr", { role: "status", "aria-live": "polite" });
       this.body = h("div.bench", null, h("p.bench-wait", null, "Loading the figures …"));
-      this.root = h("div", { class: "dp dp-benchmarks" }, this.error, this.live, this.body);
+      this.root = h("div", { class: "dp dp-benchmarks", "aria-busy": "true" }, this.error, this.live, this.body);
       element.replaceChildren(this.root);
       this.hideTip = tips(this.root);
       this.media = matchMedia("(prefers-color-scheme: dark)");
@@ -206,7 +207,9 @@
     setError(text) {
       this.error.textContent = text;
       this.error.hidden = !text;
-      if (text && !this.data) this.body.replaceChildren();
+      if (!text || this.data) return;
+      this.body.replaceChildren();
+      this.root.setAttribute("aria-busy", "false");
     }
 
     rows(name) {
@@ -372,11 +375,12 @@
       cancelAnimationFrame(this.frame);
       if (!this.data || !this.root.clientWidth) return;
       this.width = this.root.clientWidth;
+      this.root.setAttribute("aria-busy", "true");
       this.readColours();
       const rest = Object.values(this.charts);
       const next = () => {
         const chart = rest.shift();
-        if (!chart) return;
+        if (!chart) return this.root.setAttribute("aria-busy", "false");
         this.renderOne(chart);
         this.frame = requestAnimationFrame(next);
       };
@@ -892,5 +896,27 @@
     }
   }
 
-  window.DominoBenchmarks = { mount: (element, options) => new Benchmarks(element, options) };
+  const mount = (element, options) => new Benchmarks(element, options);
+
+  /** Into a page that has neither the style nor the figures yet: `styles` and `data` are their addresses. The theme
+      follows the class "dark" of the page's body. */
+  async function open(element, { styles, data }) {
+    const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+    const link = Object.assign(document.createElement("link"), { rel: "stylesheet", href: styles });
+    const styled = new Promise((ready) => (link.onload = link.onerror = ready));
+    document.head.append(link);
+    const shown = mount(element, { theme: theme() });
+    new MutationObserver(() => shown.theme(theme())).observe(document.body, { attributeFilter: ["class"] });
+    try {
+      const [answer] = await Promise.all([fetch(data), styled]);
+      const found = await answer.json();
+      if (!answer.ok) throw new Error(found.error);
+      shown.load(found);
+    } catch (error) {
+      shown.setError(error instanceof TypeError ? "The server does not answer: check that it is still running." : error.message);
+    }
+    return shown;
+  }
+
+  window.DominoBenchmarks = { mount, open };
 })();
