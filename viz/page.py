@@ -277,6 +277,26 @@ def _compare(library: Library, sessions: Sessions) -> None:
     )
 
 
+def _lessons(library: Library, sessions: Sessions) -> None:
+    """The lessons: script, style and texts are fetched when the tab is first opened."""
+    gr.HTML(
+        value="",
+        html_template='<div class="dt-player"></div>',
+        js_on_load=(
+            "const place = element.querySelector('.dt-player');"
+            "const file = (path) => new URL(path, document.baseURI).href;"
+            "const { version } = JSON.parse(document.getElementById('dt-config').textContent);"
+            "import(file(`player/${version}/lessons.js`)).then("
+            "() => DominoLessons.open(place, {styles: file(`player/${version}/lessons.css`),"
+            " data: file('lessons.json'), run: (id) => file(`recorded/${id}.json?v=${version}`)}),"
+            "() => { place.textContent = 'The server does not answer: check that it is still running.'; });"
+        ),
+        apply_default_css=False,
+        elem_id="lessons-place",
+        elem_classes=["dt-player-block"],
+    )
+
+
 def _benchmarks(library: Library, sessions: Sessions) -> None:
     """The charts: script, style and figures are fetched when the tab is first opened."""
     gr.HTML(
@@ -296,10 +316,11 @@ def _benchmarks(library: Library, sessions: Sessions) -> None:
     )
 
 
-#: The tabs in order: title -> what builds it. Lessons, Benchmarks and Present find their places here.
+#: The tabs in order: title -> what builds it. Present finds its place here.
 TABS: dict[str, Callable[[Library, Sessions], None]] = {
     "Explore": _explore,
     "Compare": _compare,
+    "Lessons": _lessons,
     "Benchmarks": _benchmarks,
 }
 

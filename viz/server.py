@@ -25,7 +25,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dominotree import trace as tr
-from viz import benchmarks
+from viz import benchmarks, lessons
 from viz import library as lib
 from viz.page import build, head, mount
 from viz.sessions import Job, Sessions
@@ -215,6 +215,20 @@ def create_app(
             )
         except ValueError as error:
             return _error(f"The figures could not be read: {error}", 500)
+        return packed(request, body, "application/json", {"Cache-Control": "no-cache"})
+
+    # -- the lessons: they read most of the recorded runs, once, when they are first asked for
+
+    @functools.cache
+    def lesson_texts() -> bytes:
+        return lib.pack(lessons.served_json(library))
+
+    preparing = asyncio.Lock()
+
+    @app.get("/lessons.json")
+    async def lesson_list(request: Request) -> Response:
+        async with preparing:
+            body = await asyncio.to_thread(lesson_texts)
         return packed(request, body, "application/json", {"Cache-Control": "no-cache"})
 
     # -- live and imported runs: only for who holds the token

@@ -1,6 +1,7 @@
 /* The lessons: a claim, a recorded round in the player, something to try, a question with its answer.
 
    const l = DominoLessons.mount(element, {data, run: async (id) => served, theme: "auto"|"light"|"dark", hash: true});
+   DominoLessons.open(element, {styles: url, data: url, run: (id) => url}) fetches what is missing and follows the page's theme.
    l.theme(name) · l.goto(id or number) · l.state() -> {at, id, done, player} · l.destroy()
 
    `data` is what viz.lessons.build returns, `run` gives a served trace. Needs the player's files. The address says
@@ -303,17 +304,18 @@ window.DominoLessons = (() => {
     }
   }
 
-  function grid({ caption, head, rows, marked }) {
+  function grid({ caption, head, rows, marked, words }) {
+    const kind = (j) => (words.includes(j) ? { class: "dl-words" } : {});
     return el(
       "table.dl-table",
       null,
       el("caption", null, caption),
-      el("thead", null, el("tr", null, ...head.map((name) => el("th", { scope: "col" }, name)))),
+      el("thead", null, el("tr", null, ...head.map((name, j) => el("th", { scope: "col", ...kind(j) }, name)))),
       el(
         "tbody",
         null,
         ...rows.map((row, k) =>
-          el(marked.includes(k) ? "tr.dl-marked" : "tr", null, ...row.map((cell, j) => el(j ? "td" : "th", j ? null : { scope: "row" }, ...rich(cell)))),
+          el(marked.includes(k) ? "tr.dl-marked" : "tr", null, ...row.map((cell, j) => el(j ? "td" : "th", { ...(j ? {} : { scope: "row" }), ...kind(j) }, ...rich(cell)))),
         ),
       ),
     );
@@ -343,5 +345,37 @@ window.DominoLessons = (() => {
     );
   }
 
-  return { mount: (element, options) => new Lessons(element, options), PREFIX };
+  async function fetched(url) {
+    const answer = await fetch(url);
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.error);
+    return found;
+  }
+
+  const style = (url) =>
+    new Promise((done, fail) => {
+      if ([...document.styleSheets].some(({ href }) => href === url)) return done();
+      const link = el("link", { rel: "stylesheet", href: url, onload: () => done(), onerror: () => fail(new TypeError(url)) });
+      document.head.append(link);
+    });
+
+  const mount = (element, options) => new Lessons(element, options);
+
+  async function open(element, { styles, data, run }) {
+    try {
+      const [found] = await Promise.all([fetched(data), style(styles)]);
+      const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
+      const lessons = mount(element, { data: found, run: (id) => fetched(run(id)), theme: theme() });
+      new MutationObserver(() => lessons.theme(theme())).observe(document.body, { attributeFilter: ["class"] });
+      return lessons;
+    } catch (error) {
+      const text = error instanceof TypeError ? "The server does not answer: check that it is still running." : error.message;
+      element.replaceChildren(
+        el("p", { role: "alert", style: "padding: 24px 20px" }, `${text} `, el("button", { type: "button", onclick: () => open(element, { styles, data, run }) }, "Try again")),
+      );
+      return null;
+    }
+  }
+
+  return { mount, open, PREFIX };
 })();

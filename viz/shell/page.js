@@ -543,6 +543,14 @@
     }
   }
 
+  /** Open a tab as soon as Gradio has made it: a link to a lesson leads there. */
+  function openTab(title, tries = 600) {
+    const button = [...document.querySelectorAll(".dt-tabs [role=tab]")].find((tab) => tab.textContent.trim() === title);
+    if (button) button.click();
+    else if (tries) requestAnimationFrame(() => openTab(title, tries - 1));
+  }
+
+  if (location.hash.startsWith("#lesson=")) openTab("Lessons");
   if (storedTheme()) setTheme(storedTheme());
   new MutationObserver(() => {
     for (const tab of Object.values(tabs)) tab.player?.theme(theme());
