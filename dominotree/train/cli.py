@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from dominotree.train import config, data, export
-from dominotree.train.evaluate import Text, evaluate
+from dominotree.train.evaluate import Options, Text, evaluate
 from dominotree.train.generate import GenerationSettings, generate_corpus
 from dominotree.train.llama import BatchedTarget
 from dominotree.train.trainer import Corpus, Trainer, TrainSettings
@@ -40,12 +40,17 @@ def stop_ids(folder: Path) -> list[int]:
 def fixed_texts(path: Path, prompts: Path) -> list[Text]:
     """The evaluation texts: ``texts.json`` (ids) with the kinds of ``prompts.jsonl``."""
     kinds = [row["kind"] for row in data.read_evaluation(prompts)]
-    return [Text(kinds[t["prompt_number"]], t["prompt_ids"], t["response_ids"]) for t in json.loads(path.read_text(encoding="utf-8"))]
+    return [
+        Text(kinds[t["prompt_number"]], t["prompt_ids"], t["response_ids"])
+        for t in json.loads(path.read_text(encoding="utf-8"))
+    ]
 
 
 def corpus_texts(folder: Path) -> list[Text]:
     """The sequences of a corpus as texts (the dev set)."""
-    ids, offsets, prompt, kind = (np.load(folder / f"{name}.npy") for name in ("ids", "offsets", "prompt_len", "kind"))
+    ids, offsets, prompt, kind = (
+        np.load(folder / f"{name}.npy") for name in ("ids", "offsets", "prompt_len", "kind")
+    )
     texts = []
     for i in range(len(kind)):
         whole = ids[offsets[i] : offsets[i + 1]].tolist()
@@ -60,7 +65,7 @@ def synthetic_corpus(folder: Path, vocab: int, sequences: int, longest: int) -> 
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     n = int(offsets[-1])
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = {"ids": r.integers(20, vocab, n).astype(np.uint16), "offsets": offsets, "prompt_len": (size // 3).astype(np.int32), "kind": np.zeros(sequences, np.uint8),
+    arrays: dict[str, np.ndarray] = {"ids": r.integers(20, vocab, n).astype(np.uint16), "offsets": offsets, "prompt_len": (size // 3).astype(np.int32), "kind": np.zeros(sequences, np.uint8),
               "soft_ids": r.integers(20, vocab, (n, 4)).astype(np.uint16), "soft_p": np.full((n, 4), 63, np.uint8)}  # fmt: skip
     for name, value in arrays.items():
         np.save(folder / f"{name}.npy", value)
@@ -92,7 +97,9 @@ def command_generate(o: argparse.Namespace) -> None:
     if o.device.startswith("cuda"):
         torch.cuda.set_per_process_memory_fraction(0.75)  # a trainer may be compiling on the same GPU
     target = load_target(o.target, o.device, o.device.startswith("cuda"))
-    report = generate_corpus(target, data.PromptSet.load(o.prompts), stop_ids(o.target), o.out, settings, split=int(o.dev))
+    report = generate_corpus(
+        target, data.PromptSet.load(o.prompts), stop_ids(o.target), o.out, settings, split=int(o.dev)
+    )
     print(json.dumps(report))
 
 
@@ -109,7 +116,14 @@ def command_train(o: argparse.Namespace) -> None:
     target = load_target(o.target, o.device, settings.compile)
     trainer = Trainer(settings, target, o.out)
     if gpu:
-        synthetic = Corpus([synthetic_corpus(o.out / "synthetic", target.shape.vocab_size, 4 * settings.sequences, settings.max_total)], target.device)
+        synthetic = Corpus(
+            [
+                synthetic_corpus(
+                    o.out / "synthetic", target.shape.vocab_size, 4 * settings.sequences, settings.max_total
+                )
+            ],
+            target.device,
+        )
         trainer.prepare(synthetic, 2)
         print(f"compiled in {trainer.warm_up(synthetic):.1f} s", flush=True)
     wait_for(o.corpus, o.patience)
@@ -144,18 +158,36 @@ def command_train(o: argparse.Namespace) -> None:
         result = evaluate(model, target, fixed_texts(o.texts, o.evaluation), texts_per_batch=16 if gpu else 1)
         record["final"] = result.table()
         record["coverage"], record["hits"] = result.coverage, result.hits
-        record["intervals"] = {m: {k: result.interval(m, k) for k in sorted(set(result.kinds))} for m in result.accepted}
+        record["intervals"] = {
+            m: {k: result.interval(m, k) for k in sorted(set(result.kinds))} for m in result.accepted
+        }
         print("final", json.dumps(record["final"]), flush=True)
-        card = export.model_card(o.title or o.out.name, "domino" if settings.shape.domino else "dflash", "SmolLM2-135M-Instruct", summary, record["final"], {"corpora": record["data"]}, record["settings"])
+        card = export.model_card(
+            o.title or o.out.name,
+            "domino" if settings.shape.domino else "dflash",
+            "SmolLM2-135M-Instruct",
+            summary,
+            record["final"],
+            {"corpora": record["data"]},
+            record["settings"],
+        )
         (o.out / "drafter" / "README.md").write_text(card, encoding="utf-8")
     (o.out / "record.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def best_trial(trainer: Trainer, corpus: Corpus, settings: TrainSettings, o: argparse.Namespace, quick: Callable[..., dict[str, Any]]) -> TrainSettings:
+def best_trial(
+    trainer: Trainer,
+    corpus: Corpus,
+    settings: TrainSettings,
+    o: argparse.Namespace,
+    quick: Callable[..., dict[str, Any]],
+) -> TrainSettings:
     """Train each ``--trial`` for ``--trial-seconds`` and keep the settings with the best τ on the dev set (budget 16)."""
     folder, scores = trainer.folder, []
     for number, text in enumerate(o.trial):
-        values = {key: yaml.safe_load(value) for key, _, value in (item.partition("=") for item in text.split(","))}
+        values = {
+            key: yaml.safe_load(value) for key, _, value in (item.partition("=") for item in text.split(","))
+        }
         values = {k: float(v) if isinstance(v, str) else v for k, v in values.items()}
         trial = dataclasses.replace(settings, **values, limit_s=o.trial_seconds, evaluate_at=())
         trainer.folder = folder / f"trial{number}"
@@ -166,9 +198,19 @@ def best_trial(trainer: Trainer, corpus: Corpus, settings: TrainSettings, o: arg
         table = quick(trainer.model)
         score = table["dominotree@16" if settings.shape.domino else "marginal@16"]["all"]
         scores.append((score, dataclasses.replace(settings, **values)))
-        print(f"trial {text}: {trainer.step_number} steps, {score}", json.dumps({m: row["all"] for m, row in table.items()}), flush=True)
+        print(
+            f"trial {text}: {trainer.step_number} steps, {score}",
+            json.dumps({m: row["all"] for m, row in table.items()}),
+            flush=True,
+        )
     trainer.folder = folder
     return max(scores, key=lambda pair: pair[0])[1]
+
+
+def command_plot(o: argparse.Namespace) -> None:
+    from dominotree.train.plot import write_plot
+
+    write_plot(o.log, o.out)
 
 
 def command_evaluate(o: argparse.Namespace) -> None:
@@ -176,19 +218,32 @@ def command_evaluate(o: argparse.Namespace) -> None:
     texts = fixed_texts(o.texts, o.evaluation) if o.dev_corpus is None else corpus_texts(o.dev_corpus)
     if o.every > 1:
         texts = texts[:: o.every]
-    result = evaluate(export.load_released(o.drafter, target.device), target, texts, top_m=o.top_m)
+    result = evaluate(export.load_released(o.drafter, target.device), target, texts, Options(top_m=o.top_m))
     print(json.dumps({"table": result.table(), "coverage": result.coverage, "hits": result.hits}, indent=1))
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="python -m dominotree.train", description="Make the default drafters: prompts, responses, training, evaluation.")
+    p = argparse.ArgumentParser(
+        prog="python -m dominotree.train",
+        description="Make the default drafters: prompts, responses, training, evaluation.",
+    )
     commands = p.add_subparsers(dest="command", required=True)
 
     def add(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
         c = commands.add_parser(name, help=text)
         c.set_defaults(run=run)
-        c.add_argument("--target", type=Path, required=True, help="target folder (config.json, model.safetensors, tokenizer)")
-        c.add_argument("--evaluation", type=Path, default=EVALUATION / "prompts.jsonl", help="evaluation prompts, kept out of the data")
+        c.add_argument(
+            "--target",
+            type=Path,
+            required=True,
+            help="target folder (config.json, model.safetensors, tokenizer)",
+        )
+        c.add_argument(
+            "--evaluation",
+            type=Path,
+            default=EVALUATION / "prompts.jsonl",
+            help="evaluation prompts, kept out of the data",
+        )
         return c
 
     def add_run(c: argparse.ArgumentParser) -> None:
@@ -213,12 +268,24 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--patience", type=float, default=1200.0, help="seconds to wait for the corpora")
     c.add_argument("--eager", action="store_true", help="do not compile")
     c.add_argument("--no-flex", action="store_true", help="compile, but with plain masked attention")
-    c.add_argument("--no-graph", action="store_true", help="launch every kernel instead of replaying CUDA graphs")
-    c.add_argument("--trial", action="append", default=[], metavar="KEY=VALUE,…", help="try these settings first; the best on the dev set is used")
+    c.add_argument(
+        "--no-graph", action="store_true", help="launch every kernel instead of replaying CUDA graphs"
+    )
+    c.add_argument(
+        "--trial",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,…",
+        help="try these settings first; the best on the dev set is used",
+    )
     c.add_argument("--trial-seconds", type=float, default=45.0)
     c.add_argument("--title")
     c.add_argument("--max-positions", type=int, default=8192)
     c.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    c = commands.add_parser("plot", help="draw a training log (loss, accuracy by depth, τ) as an HTML page")
+    c.set_defaults(run=command_plot)
+    c.add_argument("log", type=Path, nargs="+", help="log.jsonl files")
+    c.add_argument("--out", type=Path, required=True)
     c = add("evaluate", command_evaluate, "accepted length by method along fixed texts")
     c.add_argument("--drafter", type=Path, required=True)
     c.add_argument("--texts", type=Path, default=EVALUATION / "eval_texts.json")

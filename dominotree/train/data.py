@@ -55,7 +55,14 @@ class PromptSet:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def save(self, path: Path) -> None:
-        np.savez_compressed(path, ids=self.ids, offsets=self.offsets, kind=self.kind, split=self.split, report=json.dumps(self.report))
+        np.savez_compressed(
+            path,
+            ids=self.ids,
+            offsets=self.offsets,
+            kind=self.kind,
+            split=self.split,
+            report=json.dumps(self.report),
+        )
 
     @classmethod
     def load(cls, path: Path) -> PromptSet:
@@ -120,7 +127,9 @@ def without_opening(text: str) -> str:
     return text
 
 
-def take(source: Iterator[str], count: int | None, seen: set[str], check: OverlapCheck, r: random.Random) -> list[str]:
+def take(
+    source: Iterator[str], count: int | None, seen: set[str], check: OverlapCheck, r: random.Random
+) -> list[str]:
     """Up to ``count`` prompts that are new (case and spaces apart) and clear of the evaluation prompts."""
     kept: list[str] = []
     tries = 0
@@ -168,7 +177,9 @@ def make_prompts(settings: PromptSettings, evaluation: Sequence[str]) -> tuple[l
     return made, report
 
 
-def tokenise(made: Iterable[tuple[str, str]], tokenizer: object, settings: PromptSettings, report: dict) -> PromptSet:
+def tokenise(
+    made: Iterable[tuple[str, str]], tokenizer: object, settings: PromptSettings, report: dict
+) -> PromptSet:
     """Apply the chat template; prompts over ``max_tokens`` are dropped. The first ``dev_per_kind`` of a kind are dev."""
     rows, kinds, split = [], [], []
     dev: Counter[str] = Counter()
@@ -184,7 +195,12 @@ def tokenise(made: Iterable[tuple[str, str]], tokenizer: object, settings: Promp
         dev[kind] += 1
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     ids = np.concatenate(rows)
-    report = report | {"too_long": dropped, "kept": len(rows), "tokens": int(len(ids)), "sha256": hashlib.sha256(ids.tobytes()).hexdigest()}
+    report = report | {
+        "too_long": dropped,
+        "kept": len(rows),
+        "tokens": len(ids),
+        "sha256": hashlib.sha256(ids.tobytes()).hexdigest(),
+    }
     return PromptSet(ids, offsets, np.asarray(kinds, np.uint8), np.asarray(split, np.uint8), report)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -55,9 +55,17 @@ class DrafterShape:
 
     def released_config(self, num_target_layers: int, max_positions: int) -> dict[str, Any]:
         """``config.json`` of the released layout (engine.md §2)."""
-        dflash: dict[str, Any] = {"mask_token_id": self.mask_token_id, "target_layer_ids": list(self.target_layers)}
+        dflash: dict[str, Any] = {
+            "mask_token_id": self.mask_token_id,
+            "target_layer_ids": list(self.target_layers),
+        }
         if self.domino:
-            dflash |= {"projector_type": "domino", "pure_draft_prefix_len": self.prefix_len, "emb_dim": self.emb_dim, "gru_hidden_dim": self.gru_hidden}
+            dflash |= {
+                "projector_type": "domino",
+                "pure_draft_prefix_len": self.prefix_len,
+                "emb_dim": self.emb_dim,
+                "gru_hidden_dim": self.gru_hidden,
+            }
         dflash["shift_label"] = self.shift_label
         return {
             "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "hidden_act": "silu", "hidden_size": self.hidden,
@@ -112,7 +120,9 @@ class Attention(nn.Module):
         self.q_norm = Norm(s.head_dim, s.eps)
         self.k_norm = Norm(s.head_dim, s.eps)
 
-    def forward(self, x: Tensor, context: Tensor, rope: BlockRope, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+    def forward(
+        self, x: Tensor, context: Tensor, rope: BlockRope, attend: Callable[[Tensor, Tensor, Tensor], Tensor]
+    ) -> Tensor:
         """x [S, A·R, h] block rows (normed), context [S, T, h] -> [S, A·R, h]."""
         s = self.shape
 
@@ -146,7 +156,9 @@ class Layer(nn.Module):
         self.post_attention_layernorm = Norm(s.hidden, s.eps)
         self.mlp = MLP(s)
 
-    def forward(self, x: Tensor, context: Tensor, rope: BlockRope, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+    def forward(
+        self, x: Tensor, context: Tensor, rope: BlockRope, attend: Callable[[Tensor, Tensor, Tensor], Tensor]
+    ) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), context, rope, attend)
         return x + self.mlp(self.post_attention_layernorm(x))
 
@@ -166,7 +178,10 @@ def block_mask(anchor: Tensor, context: int, rows: int) -> Tensor:
     """
     _, count = anchor.shape
     q = torch.arange(count * rows, device=anchor.device)
-    past = torch.arange(context, device=anchor.device)[None, None, :] < anchor.repeat_interleave(rows, 1)[:, :, None]
+    past = (
+        torch.arange(context, device=anchor.device)[None, None, :]
+        < anchor.repeat_interleave(rows, 1)[:, :, None]
+    )
     own = (q[:, None] // rows == q[None, :] // rows)[None].expand(len(anchor), -1, -1)
     return torch.cat((past, own), dim=-1)
 
@@ -185,6 +200,11 @@ def dense_attention(mask: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 class TrainDrafter(nn.Module):
     """Backbone and head with the names of the released layout. ``feature_scale`` is folded into ``fc`` at export."""
 
+    prefix_gru: nn.GRU
+    embed_proj: nn.Sequential
+    feature_scale: Tensor
+    row_trained: Tensor
+
     def __init__(self, s: DrafterShape) -> None:
         super().__init__()
         self.shape = s
@@ -194,12 +214,31 @@ class TrainDrafter(nn.Module):
         self.hidden_norm = Norm(s.hidden, s.eps)
         if s.domino:
             self.prefix_gru = nn.GRU(s.hidden, s.gru_hidden, bias=False, batch_first=True)
-            self.embed_proj = nn.Sequential(Linear(s.hidden + s.gru_hidden, s.emb_dim), nn.SiLU(), Linear(s.emb_dim, s.vocab))
+            self.embed_proj = nn.Sequential(
+                Linear(s.hidden + s.gru_hidden, s.emb_dim), nn.SiLU(), Linear(s.emb_dim, s.vocab)
+            )
         self.register_buffer("feature_scale", torch.ones(len(s.target_layers) * s.hidden), persistent=True)
         self.register_buffer("row_trained", torch.ones(s.vocab), persistent=True)
 
+    @property
+    def w1(self) -> Tensor:
+        """``embed_proj.0.weight`` [e, h + g]."""
+        return cast(Linear, self.embed_proj[0]).weight
+
+    @property
+    def w2(self) -> Tensor:
+        """``embed_proj.2.weight`` [V, e]."""
+        return cast(Linear, self.embed_proj[2]).weight
+
+    @property
+    def gru_weights(self) -> tuple[Tensor, Tensor]:
+        """``prefix_gru.weight_ih_l0`` [3g, h] and ``weight_hh_l0`` [3g, g], gates r, z, n."""
+        return cast(Tensor, self.prefix_gru.weight_ih_l0), cast(Tensor, self.prefix_gru.weight_hh_l0)
+
     @torch.no_grad()
-    def initialise(self, embedding: Tensor, final_norm: Tensor, generator: torch.Generator, counts: Tensor | None = None) -> None:
+    def initialise(
+        self, embedding: Tensor, final_norm: Tensor, generator: torch.Generator, counts: Tensor | None = None
+    ) -> None:
         """The first weights: small normal matrices, the target's output norm halved, ``embed_proj.2`` from the embedding.
 
         ``counts`` [V] (tokens of the corpus) choose the trained rows of ``embed_proj.2``.
@@ -219,18 +258,25 @@ class TrainDrafter(nn.Module):
             centred = table - table.mean(0)
             _, vectors = torch.linalg.eigh(centred.T @ centred)
             projected = centred @ vectors[:, -s.emb_dim :]
-            self.embed_proj[2].weight.copy_(projected * (0.08 / projected.std()))
+            self.w2.copy_(projected * (0.08 / projected.std()))
             self.row_trained.fill_(1.0)
             if counts is not None and s.output_rows < s.vocab:
                 self.row_trained.zero_()
                 self.row_trained[counts.float().topk(s.output_rows).indices.to(self.row_trained.device)] = 1.0
-            self.embed_proj[2].weight.mul_(self.row_trained[:, None])
+            self.w2.mul_(self.row_trained[:, None])
 
     def context(self, features: Tensor) -> Tensor:
         """c = hidden_norm(fc(features)) for raw target features [..., len(target_layers)·h]."""
         return self.hidden_norm(self.fc((features.float() * self.feature_scale).to(features.dtype)))
 
-    def backbone(self, context: Tensor, anchor: Tensor, anchor_embedding: Tensor, mask_embedding: Tensor, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+    def backbone(
+        self,
+        context: Tensor,
+        anchor: Tensor,
+        anchor_embedding: Tensor,
+        mask_embedding: Tensor,
+        attend: Callable[[Tensor, Tensor, Tensor], Tensor],
+    ) -> Tensor:
         """z by level: context [S, T, h], anchor positions [S, A], their token embeddings [S, A, h] -> [S, A, D, h]."""
         s = self.shape
         count = anchor.shape[1]
@@ -238,7 +284,10 @@ class TrainDrafter(nn.Module):
         x = torch.cat((anchor_embedding[:, :, None], x), dim=2).flatten(1, 2)
         places = (anchor[:, :, None] + torch.arange(s.block_size, device=anchor.device)).flatten(1)
         cos, sin = rope_tables(places, s.head_dim, s.rope_theta)
-        rope = BlockRope((cos[:, None], sin[:, None]), rope_tables(torch.arange(context.shape[1], device=anchor.device), s.head_dim, s.rope_theta))
+        rope = BlockRope(
+            (cos[:, None], sin[:, None]),
+            rope_tables(torch.arange(context.shape[1], device=anchor.device), s.head_dim, s.rope_theta),
+        )
         for layer in self.layers:
             x = layer(x, context, rope, attend)
         z = self.norm(x).unflatten(1, (count, s.block_size))
@@ -251,11 +300,12 @@ class TrainDrafter(nn.Module):
     def unrolled_gru_states(self, embeddings: Tensor) -> Tensor:
         """The same, written out step by step: what ``torch.compile`` fuses and a CUDA graph can hold."""
         g = self.shape.gru_hidden
-        read = F.linear(embeddings.float(), self.prefix_gru.weight_ih_l0)
+        w_ih, w_hh = self.gru_weights
+        read = F.linear(embeddings.float(), w_ih)
         state = torch.zeros(len(embeddings), g, device=embeddings.device)
         states = []
         for step in range(embeddings.shape[1]):
-            x, h = read[:, step], F.linear(state, self.prefix_gru.weight_hh_l0)
+            x, h = read[:, step], F.linear(state, w_hh)
             reset, update = torch.sigmoid(x[:, : 2 * g] + h[:, : 2 * g]).chunk(2, dim=-1)
             new = torch.tanh(x[:, 2 * g :] + reset * h[:, 2 * g :])
             state = new + update * (state - new)

@@ -35,6 +35,7 @@ class Result:
     kinds: list[str]
     accepted: dict[str, list[np.ndarray]] = field(default_factory=dict)
     coverage: list[float] = field(default_factory=list)
+    calibration: dict[str, list[list[float]]] = field(default_factory=dict)
     hits: dict[str, list[float]] = field(default_factory=dict)
 
     def rounds(self, method: str) -> list[list[int]]:
@@ -56,9 +57,27 @@ class Result:
         low, high = np.quantile(sums[pick].sum(1) / counts[pick].sum(1), [0.025, 0.975])
         return float(low), float(high)
 
+    def depths(self, method: str, kind: str | None = None) -> list[float]:
+        """Share of rounds that accept at least d drafts, d = 1, 2, …, over the walked rounds."""
+        counts = np.zeros(64)
+        total = 0
+        for accepted, k in zip(self.accepted[method], self.kinds, strict=True):
+            if kind is not None and k != kind:
+                continue
+            position = 0
+            while position < len(accepted):
+                counts[: int(accepted[position])] += 1
+                total += 1
+                position += int(accepted[position]) + 1
+        shares = counts / max(total, 1)
+        return [round(float(x), 4) for x in shares[shares > 0]]
+
     def table(self) -> dict[str, dict[str, float]]:
         kinds = sorted(set(self.kinds))
-        return {m: {k: round(self.tau(m, k), 4) for k in kinds} | {"all": round(self.tau(m), 4)} for m in self.accepted}
+        return {
+            m: {k: round(self.tau(m, k), 4) for k in kinds} | {"all": round(self.tau(m), 4)}
+            for m in self.accepted
+        }
 
 
 def walk(accepted: np.ndarray) -> list[int]:
@@ -70,7 +89,33 @@ def walk(accepted: np.ndarray) -> list[int]:
     return rounds
 
 
-def tree_from_lists(scores: Tensor, on_path: Tensor, budgets: Sequence[int]) -> dict[int, Tensor]:
+class Calibration:
+    """Nodes of the trees in 20 bins of their path probability: number, mean probability, share on the true path."""
+
+    BINS = 20
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(self.BINS, 3, dtype=torch.float64, device=device)
+
+    def add(self, log_p: Tensor, good: Tensor, seen: Tensor) -> None:
+        """Nodes [n]: log path probability, whether it lies on the true path, whether the text reaches its depth."""
+        p = torch.where(seen, log_p.exp(), 0.0)
+        place = (p * self.BINS).long().clamp_max(self.BINS - 1)
+        one = seen.double()
+        self.sums.index_add_(0, place, torch.stack([one, p * one, good.double() * one], -1))
+
+    def rows(self) -> list[list[float]]:
+        """[nodes, mean predicted, observed] of the bins that hold nodes."""
+        return [[n, p / n, g / n] for n, p, g in self.sums.tolist() if n > 0]
+
+
+def tree_from_lists(
+    scores: Tensor,
+    on_path: Tensor,
+    budgets: Sequence[int],
+    real: Tensor | None = None,
+    calibration: Calibration | None = None,
+) -> dict[int, Tensor]:
     """Accepted drafts [n] of best-first trees whose level lists do not depend on the path.
 
     scores [n, D, K] log-probabilities, descending; on_path [n, D] the rank of the true token in its list, or −1.
@@ -94,6 +139,9 @@ def tree_from_lists(scores: Tensor, on_path: Tensor, budgets: Sequence[int]) -> 
         heap[rows, best] = float("-inf")
         live = value > float("-inf")
         accepted = torch.where(good & live, torch.maximum(accepted, depth), accepted)
+        if calibration is not None:
+            seen = live if real is None else live & (depth <= real)
+            calibration.add(value, good, seen)
         inner = depth.clamp_max(levels - 1)
         grows = (depth < levels) & live
         slot = slice(used, used + width)
@@ -107,22 +155,31 @@ def tree_from_lists(scores: Tensor, on_path: Tensor, budgets: Sequence[int]) -> 
 
 @dataclass
 class BlockScores:
-    """What the conditional tree needs per block: candidate ids and base logits [n, D, M], W1·z [n, D, e], s_0 [n, g]."""
+    """What the conditional tree needs per block: candidate ids (None: the whole vocabulary) and base logits [n, D, M],
+    W1·z [n, D, e], s_0 [n, g]."""
 
-    ids: Tensor
+    ids: Tensor | None
     logits: Tensor
     level_part: Tensor
     state: Tensor
 
 
-def conditional_tree(model: TrainDrafter, block: BlockScores, path: Tensor, embedding: Tensor, budgets: Sequence[int], children: int) -> dict[int, Tensor]:
+def conditional_tree(
+    model: TrainDrafter,
+    block: BlockScores,
+    path: Tensor,
+    embedding: Tensor,
+    budgets: Sequence[int],
+    children: int,
+    calibration: Calibration | None = None,
+) -> dict[int, Tensor]:
     """Accepted drafts [n] of best-first trees on conditional scores; path [n, D] are the true tokens (−1 past the end)."""
-    n, levels, _ = block.ids.shape
-    device = block.ids.device
+    n, levels, _ = block.logits.shape
+    device = block.logits.device
     hidden = embedding.shape[1]
-    w1_s = model.embed_proj[0].weight[:, hidden:]
-    w2 = model.embed_proj[2].weight
+    w1_s, w2 = model.w1[:, hidden:], model.w2
     rows = torch.arange(n, device=device)
+    real = (path >= 0).sum(-1)
     top = max(budgets)
     heap = torch.full((n, children * (top + 1)), float("-inf"), device=device, dtype=torch.float64)
     token = torch.zeros(n, children * (top + 1), dtype=torch.long, device=device)
@@ -134,12 +191,12 @@ def conditional_tree(model: TrainDrafter, block: BlockScores, path: Tensor, embe
 
     def offspring(depth: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         logits = block.logits[rows, depth]
-        ids = block.ids[rows, depth]
         h = F.silu(block.level_part[rows, depth] + F.linear(state, w1_s))
-        delta = torch.einsum("nme,ne->nm", w2[ids], h)
+        ids = None if block.ids is None else block.ids[rows, depth]
+        delta = F.linear(h, w2) if ids is None else torch.einsum("nme,ne->nm", w2[ids], h)
         logits = logits + torch.where((depth >= model.shape.prefix_len)[:, None], delta, 0.0)
         values, place = logits.log_softmax(-1).topk(children, dim=-1)
-        return values.double(), ids.gather(1, place)
+        return values.double(), place if ids is None else ids.gather(1, place)
 
     accepted = torch.zeros(n, dtype=torch.long, device=device)
     out = {}
@@ -154,7 +211,14 @@ def conditional_tree(model: TrainDrafter, block: BlockScores, path: Tensor, embe
         heap[rows, best] = float("-inf")
         live = value > float("-inf")
         accepted = torch.where(good & live, torch.maximum(accepted, depth), accepted)
-        state = torch.gru_cell(embedding[chosen], states[rows, parent[rows, best]], model.prefix_gru.weight_ih_l0, model.prefix_gru.weight_hh_l0)
+        if calibration is not None:
+            seen = live if real is None else live & (depth <= real)
+            calibration.add(value, good, seen)
+        state = torch.gru_cell(
+            embedding[chosen],
+            states[rows, parent[rows, best]],
+            *model.gru_weights,
+        )
         states[:, popped] = state
         inner = depth.clamp_max(levels - 1)
         values, ids = offspring(inner, state)
@@ -173,24 +237,54 @@ def _leading(hits: Tensor) -> Tensor:
     return hits.long().cumprod(-1).sum(-1)
 
 
+@dataclass(frozen=True)
+class Options:
+    """What to simulate. ``top_m`` ≥ the vocabulary scores every token; marginal and static offer ``list_children``."""
+
+    budgets: tuple[int, ...] = (16, 64)
+    top_m: int = 64
+    children: int = 8
+    list_children: int = 64
+    limit: int = 128
+    trees: bool = True
+    calibrate: bool = False
+
+
+class _Tallies:
+    """Running sums over all drafted positions, by level."""
+
+    def __init__(self, levels: int, device: torch.device, calibrate: bool) -> None:
+        self.covered, self.seen = torch.zeros(levels, device=device), torch.zeros(levels, device=device)
+        self.right = torch.zeros(2, levels, device=device)
+        self.calibrations: dict[str, Calibration] = {}
+        self.device, self.calibrate = device, calibrate
+
+    def calibration(self, name: str) -> Calibration | None:
+        return self.calibrations.setdefault(name, Calibration(self.device)) if self.calibrate else None
+
+
 @torch.no_grad()
 def evaluate(
-    model: TrainDrafter, target: BatchedTarget, texts: Sequence[Text], budgets: Sequence[int] = (16, 64), top_m: int = 64, children: int = 8,
-    list_children: int = 64, limit: int = 128, texts_per_batch: int = 4, trees: bool = True,
-) -> Result:  # fmt: skip
+    model: TrainDrafter,
+    target: BatchedTarget,
+    texts: Sequence[Text],
+    options: Options | None = None,
+    texts_per_batch: int = 4,
+) -> Result:
     """τ of chain and trees along ``texts``, the first ``limit`` response tokens. Runs in float32 on the model's device.
 
-    Methods: ``dflash`` (chain, base logits), ``marginal@B``; with a correction head also ``domino``, ``static@B``, ``dominotree@B``.
+    Methods: ``dflash`` (chain, base logits), ``marginal@B``; with a correction head also ``domino``, ``static@B``,
+    ``dominotree@B``.
     """
+    options = options or Options()
     s = model.shape
     device = target.device
     embedding = target.embedding.float()
     result = Result([t.kind for t in texts])
-    covered, seen = torch.zeros(s.levels, device=device), torch.zeros(s.levels, device=device)
-    right = torch.zeros(2, s.levels, device=device)
+    tallies = _Tallies(s.levels, device, options.calibrate)
     for start in range(0, len(texts), texts_per_batch):
         part = texts[start : start + texts_per_batch]
-        full = [list(t.prompt) + list(t.response)[:limit] for t in part]
+        full = [list(t.prompt) + list(t.response)[: options.limit] for t in part]
         length = max(map(len, full))
         ids = torch.zeros(len(part), length, dtype=torch.long)
         for row, text in enumerate(full):
@@ -198,73 +292,117 @@ def evaluate(
         ids = ids.to(device)
         counts = [len(f) - len(t.prompt) - 1 for f, t in zip(full, part, strict=True)]
         most = max(counts)
-        anchor = torch.stack([len(t.prompt) + torch.arange(most).clamp_max(max(c - 1, 0)) for t, c in zip(part, counts, strict=True)]).to(device)
+        first = torch.tensor([len(t.prompt) for t in part], device=device)
+        number = torch.tensor(counts, device=device)
+        anchor = first[:, None] + torch.minimum(
+            torch.arange(most, device=device), (number[:, None] - 1).clamp_min(0)
+        )
         ends = torch.tensor([len(f) for f in full], device=device)
         context = model.context(target.features(ids, s.target_layers).float())
         attend = dense_attention(block_mask(anchor, length, s.block_size))
-        z = model.backbone(context, anchor, embedding[ids.gather(1, anchor)], embedding[s.mask_token_id], attend)
+        z = model.backbone(
+            context, anchor, embedding[ids.gather(1, anchor)], embedding[s.mask_token_id], attend
+        )
         steps = torch.arange(s.levels, device=device)
         place = anchor[..., None] + 1 + steps
-        inside = place < ends[:, None, None]
-        gathered = ids[:, None, :].expand(-1, most, -1)
-        path = torch.where(inside, gathered.gather(2, place.clamp_max(length - 1)), -1)
-        read = gathered.gather(2, (anchor[..., None] + steps).clamp_max(length - 1))
-        valid = torch.arange(most, device=device)[None, :] < torch.tensor(counts, device=device)[:, None]
-        z, path, read = z[valid], path[valid], read[valid]
-        for name, value in _score_blocks(model, z, path, read, embedding, budgets, top_m, children, list_children, trees, (covered, seen, right)).items():
-            result.accepted.setdefault(name, []).extend(np.split(value.cpu().numpy(), np.cumsum(counts)[:-1]))
-    result.coverage = (covered / seen.clamp_min(1)).tolist()
-    result.hits = {name: (right[i] / seen.clamp_min(1)).tolist() for i, name in enumerate(("base", "corrected")) if i == 0 or s.domino}
+        spread = ids[:, None, :].expand(-1, most, -1)
+        path = torch.where(place < ends[:, None, None], spread.gather(2, place.clamp_max(length - 1)), -1)
+        read = spread.gather(2, (place - 1).clamp_max(length - 1))
+        valid = torch.arange(most, device=device)[None, :] < number[:, None]
+        found = _score_blocks(model, z[valid], path[valid], read[valid], embedding, options, tallies)
+        for name, value in found.items():
+            pieces = np.split(value.cpu().numpy(), np.cumsum(counts)[:-1])
+            result.accepted.setdefault(name, []).extend(pieces)
+    seen = tallies.seen.clamp_min(1)
+    result.coverage = (tallies.covered / seen).tolist()
+    result.hits = {"base": (tallies.right[0] / seen).tolist()}
+    if s.domino:
+        result.hits["corrected"] = (tallies.right[1] / seen).tolist()
+    result.calibration = {name: c.rows() for name, c in tallies.calibrations.items()}
     return result
 
 
+def _rank(ids: Tensor, path: Tensor) -> Tensor:
+    """Rank of the true tokens path [n, D] in lists ids [n, D, K], or −1."""
+    match = ids == path[..., None]
+    return torch.where(match.any(-1), match.long().argmax(-1), -1)
+
+
 def _score_blocks(
-    model: TrainDrafter, z: Tensor, path: Tensor, read: Tensor, embedding: Tensor, budgets: Sequence[int], top_m: int, children: int, list_children: int,
-    trees: bool, tallies: tuple[Tensor, Tensor, Tensor],
-) -> dict[str, Tensor]:  # fmt: skip
-    s = model.shape
-    n, levels, _ = z.shape
-    covered, seen, right = tallies
+    model: TrainDrafter,
+    z: Tensor,
+    path: Tensor,
+    read: Tensor,
+    embedding: Tensor,
+    options: Options,
+    tallies: _Tallies,
+) -> dict[str, Tensor]:
+    """Accepted drafts [n] by method for blocks z [n, D, h], true tokens path [n, D] (−1 past the end)."""
+    s, budgets = model.shape, options.budgets
+    width = options.list_children
+    whole = options.top_m >= s.vocab
     base = F.linear(z, embedding)
     real = path >= 0
-    out = {"dflash": _leading(base.argmax(-1) == path)}
-    values, ids = base.topk(top_m, dim=-1)
-    covered += ((ids == path[..., None]).any(-1) & real).sum(0)
-    right[0] += ((base.argmax(-1) == path) & real).sum(0)
-    seen += real.sum(0)
-    if trees:
-        scores = (values - base.logsumexp(-1, keepdim=True))[..., :list_children]
-        match = ids[..., :list_children] == path[..., None]
-        rank = torch.where(match.any(-1), match.long().argmax(-1), -1)
-        out |= {f"marginal@{b}": a for b, a in tree_from_lists(scores, rank, budgets).items()}
+    reach = real.sum(-1)
+    best = base.argmax(-1)
+    out = {"dflash": _leading(best == path)}
+    values, ids = base.topk(max(width, 0 if whole else options.top_m), dim=-1)
+    top_m = values.shape[-1] if whole else options.top_m
+    tallies.covered += ((ids[..., :top_m] == path[..., None]).any(-1) & real).sum(0)
+    tallies.right[0] += ((best == path) & real).sum(0)
+    tallies.seen += real.sum(0)
+    if options.trees:
+        scores = (values - base.logsumexp(-1, keepdim=True))[..., :width]
+        found = tree_from_lists(
+            scores, _rank(ids[..., :width], path), budgets, reach, tallies.calibration("marginal")
+        )
+        out |= {f"marginal@{b}": a for b, a in found.items()}
     if not s.domino:
         return out
     states = model.gru_states(embedding[read])
-    corrected = base + F.linear(model.head_hidden(z, states), model.embed_proj[2].weight)
+    corrected = base + F.linear(model.head_hidden(z, states), model.w2)
     hit = corrected.argmax(-1) == path
     out["domino"] = _leading(hit)
-    right[1] += (hit & real).sum(0)
+    tallies.right[1] += (hit & real).sum(0)
     del corrected
-    if not trees:
+    if not options.trees:
         return out
-    level_part = F.linear(z, model.embed_proj[0].weight[:, : s.hidden])
-    w1_s, w2 = model.embed_proj[0].weight[:, s.hidden :], model.embed_proj[2].weight
+    level_part = F.linear(z, model.w1[:, : s.hidden])
     # static: one correction per level along the greedy corrected chain
     state = states[:, 0]
-    lists = []
-    for level in range(levels):
+    kept, kept_ids = [], []
+    for level in range(s.levels):
         logits = base[:, level]
         if level >= s.prefix_len:
-            logits = logits + F.linear(F.silu(level_part[:, level] + F.linear(state, w1_s)), w2)
-        lists.append(logits.gather(1, ids[:, level]))
+            hidden = F.silu(level_part[:, level] + F.linear(state, model.w1[:, s.hidden :]))
+            logits = logits + F.linear(hidden, model.w2)
+        if whole:
+            scores, order = logits.log_softmax(-1).topk(width, dim=-1)
+            kept_ids.append(order)
+        else:
+            candidates = ids[:, level, :top_m]
+            scores, order = (
+                logits.gather(1, candidates).log_softmax(-1).sort(dim=-1, descending=True, stable=True)
+            )
+            scores, order = scores[:, :width], order[:, :width]
+            kept_ids.append(candidates.gather(1, order))
+        kept.append(scores)
         token = logits.argmax(-1)
-        state = torch.gru_cell(embedding[token], state, model.prefix_gru.weight_ih_l0, model.prefix_gru.weight_hh_l0)
-    scores, order = torch.stack(lists, 1).log_softmax(-1).sort(dim=-1, descending=True, stable=True)
-    match = ids.gather(2, order) == path[..., None]
-    match = match[..., :list_children]
-    rank = torch.where(match.any(-1), match.long().argmax(-1), -1)
-    out |= {f"static@{b}": a for b, a in tree_from_lists(scores[..., :list_children].contiguous(), rank, budgets).items()}
-    del base
-    block = BlockScores(ids, values, level_part, states[:, 0])
-    out |= {f"dominotree@{b}": a for b, a in conditional_tree(model, block, path, embedding, budgets, children).items()}
-    return out
+        state = torch.gru_cell(embedding[token], state, *model.gru_weights)
+    found = tree_from_lists(
+        torch.stack(kept, 1),
+        _rank(torch.stack(kept_ids, 1), path),
+        budgets,
+        reach,
+        tallies.calibration("static"),
+    )
+    out |= {f"static@{b}": a for b, a in found.items()}
+    block = (
+        BlockScores(None, base, level_part, states[:, 0])
+        if whole
+        else BlockScores(ids[..., :top_m], values[..., :top_m], level_part, states[:, 0])
+    )
+    found = conditional_tree(
+        model, block, path, embedding, budgets, options.children, tallies.calibration("conditional")
+    )
+    return out | {f"dominotree@{b}": a for b, a in found.items()}

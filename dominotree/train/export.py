@@ -13,7 +13,13 @@ from safetensors.torch import load_file, save_file
 from dominotree.train.drafter import DrafterShape, TrainDrafter
 
 
-def save_released(model: TrainDrafter, folder: Path, num_target_layers: int, max_positions: int, dtype: torch.dtype = torch.bfloat16) -> None:
+def save_released(
+    model: TrainDrafter,
+    folder: Path,
+    num_target_layers: int,
+    max_positions: int,
+    dtype: torch.dtype = torch.bfloat16,
+) -> None:
     """Write ``config.json`` and ``model.safetensors`` (``dtype``; feature scale folded into ``fc``)."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(model.released_tensors(dtype), folder / "model.safetensors", metadata={"format": "pt"})
@@ -23,7 +29,9 @@ def save_released(model: TrainDrafter, folder: Path, num_target_layers: int, max
 
 def load_released(folder: Path, device: torch.device) -> TrainDrafter:
     """A drafter folder as a ``TrainDrafter`` in float32, for evaluation or further training."""
-    model = TrainDrafter(DrafterShape.from_released(json.loads((folder / "config.json").read_text(encoding="utf-8"))))
+    model = TrainDrafter(
+        DrafterShape.from_released(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    )
     model.load_released(load_file(folder / "model.safetensors"))
     return model.to(device)
 
@@ -39,7 +47,15 @@ def versions() -> dict[str, str]:
     return found
 
 
-def model_card(title: str, kind: str, target: str, summary: dict[str, Any], table: dict[str, dict[str, float]], data: dict[str, Any], settings: dict[str, Any]) -> str:
+def model_card(
+    title: str,
+    kind: str,
+    target: str,
+    summary: dict[str, Any],
+    table: dict[str, dict[str, float]],
+    data: dict[str, Any],
+    settings: dict[str, Any],
+) -> str:
     """The README.md of a drafter folder; every figure comes from the run's own records."""
     kinds = sorted({k for row in table.values() for k in row} - {"all"})
     lines = [
@@ -51,7 +67,10 @@ def model_card(title: str, kind: str, target: str, summary: dict[str, Any], tabl
         "Pooled per set, simulated along the target's own greedy texts (`assets/eval/eval_texts.json`, 128 tokens); `all` is the mean of the sets.", "",
         "| method | " + " | ".join(kinds) + " | all |", "|---|" + "---|" * (len(kinds) + 1),
     ]  # fmt: skip
-    lines += [f"| {m} | " + " | ".join(f"{row[k]:.3f}" for k in kinds) + f" | {row['all']:.3f} |" for m, row in table.items()]
+    lines += [
+        f"| {m} | " + " | ".join(f"{row[k]:.3f}" for k in kinds) + f" | {row['all']:.3f} |"
+        for m, row in table.items()
+    ]
     lines += ["", "## Training", "", f"- parameters: {json.dumps(summary['parameters'])}",
               f"- {summary['steps']} steps in {summary['seconds']} s, {summary['blocks']:,} blocks ({summary['blocks_per_second']:,} a second), {summary['epochs']} epochs",
               f"- settings: `{json.dumps(settings)}`", f"- data: `{json.dumps(data)}`", f"- versions: `{json.dumps(versions())}`", "",

@@ -85,7 +85,7 @@ def loop_cut(responses: Tensor, lengths: Tensor, period: int, keep: int) -> Tens
 
     ``responses`` [n, L] are left-aligned. A run counts when it holds at least two periods and more than ``keep`` tokens.
     """
-    n, width = responses.shape
+    _n, width = responses.shape
     places = torch.arange(width, device=responses.device)
     right = (places[None, :] - (width - lengths[:, None])).clamp_min(0)
     aligned = responses.gather(1, right)
@@ -115,7 +115,13 @@ class Sampler:
 
 
 def generate_batch(
-    target: BatchedTarget, prompts: Sequence[np.ndarray], temperature: Tensor, new_tokens: int, stop_ids: Tensor, settings: GenerationSettings, generator: torch.Generator
+    target: BatchedTarget,
+    prompts: Sequence[np.ndarray],
+    temperature: Tensor,
+    new_tokens: int,
+    stop_ids: Tensor,
+    settings: GenerationSettings,
+    generator: torch.Generator,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Responses int32 [n, L], their lengths [n], soft ids int32 [n, L, K] and probabilities uint8 [n, L, K].
 
@@ -166,7 +172,14 @@ def generate_batch(
     return out, lengths, soft_ids, soft_p
 
 
-def generate_corpus(target: BatchedTarget, prompts: PromptSet, stop_ids: Sequence[int], folder: Path, settings: GenerationSettings, split: int = 0) -> dict:
+def generate_corpus(
+    target: BatchedTarget,
+    prompts: PromptSet,
+    stop_ids: Sequence[int],
+    folder: Path,
+    settings: GenerationSettings,
+    split: int = 0,
+) -> dict:
     """Answer all prompts of a split (those of this shard) and write the corpus; stops early after ``limit_s``."""
     r = np.random.default_rng(settings.seed)
     mine = np.flatnonzero(prompts.split == split)
@@ -177,14 +190,16 @@ def generate_corpus(target: BatchedTarget, prompts: PromptSet, stop_ids: Sequenc
     generator = torch.Generator(device=target.device).manual_seed(settings.seed + 1000 * settings.shard)
     stops = torch.tensor(list(stop_ids), device=target.device)
     began = time.monotonic()
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("ids", "soft_ids", "soft_p", "len", "prompt_len", "kind", "greedy")}
+    parts: dict[str, list[np.ndarray]] = {
+        name: [] for name in ("ids", "soft_ids", "soft_p", "len", "prompt_len", "kind", "greedy")
+    }
     made = looped = short = used = 0
     bar = tqdm(total=len(mine), unit=" prompts", desc=f"Answers, shard {settings.shard}", mininterval=5)
     for number, group in enumerate(groups):
         if settings.limit_s is not None and time.monotonic() - began > settings.limit_s:
             break
         rows = r.permutation(group)
-        sampled = int(round(settings.sampled_share * len(rows)))
+        sampled = round(settings.sampled_share * len(rows))
         temperature = np.zeros(len(rows), np.float32)
         if sampled:
             temperature[-sampled:] = r.choice(settings.temperatures, sampled)
@@ -193,7 +208,9 @@ def generate_corpus(target: BatchedTarget, prompts: PromptSet, stop_ids: Sequenc
         long = int((number + 1) * settings.long_share) > int(number * settings.long_share)
         room = min(settings.long_tokens if long else settings.max_new_tokens, settings.max_total - longest)
         texts = [prompts.prompt(i) for i in rows]
-        out, size, soft_ids, soft_p = generate_batch(target, texts, torch.from_numpy(temperature), room, stops, settings, generator)
+        out, size, soft_ids, soft_p = generate_batch(
+            target, texts, torch.from_numpy(temperature), room, stops, settings, generator
+        )
         made += int(size.sum())
         cut = loop_cut(out, size, settings.loop_period, settings.loop_keep)
         looped += int((cut < size).sum())
@@ -201,7 +218,9 @@ def generate_corpus(target: BatchedTarget, prompts: PromptSet, stop_ids: Sequenc
         short += len(rows) - len(kept)
         used += len(rows)
         cut_n = cut.cpu().numpy()[kept]
-        inside = (torch.arange(room, device=out.device)[None, :] < cut[:, None])[torch.from_numpy(kept).to(out.device)]
+        inside = (torch.arange(room, device=out.device)[None, :] < cut[:, None])[
+            torch.from_numpy(kept).to(out.device)
+        ]
         keep_rows = torch.from_numpy(kept).to(out.device)
         answer = out[keep_rows][inside].cpu().numpy().astype(np.uint16)
         soft_i = soft_ids[keep_rows][inside].cpu().numpy().astype(np.uint16)
@@ -214,7 +233,10 @@ def generate_corpus(target: BatchedTarget, prompts: PromptSet, stop_ids: Sequenc
         in_answer = place >= np.repeat(plen, total)
         flat[in_answer] = answer
         flat[~in_answer] = np.concatenate([texts[i] for i in kept]) if len(kept) else 0
-        si, sp = np.zeros((len(flat), settings.soft_k), np.uint16), np.zeros((len(flat), settings.soft_k), np.uint8)
+        si, sp = (
+            np.zeros((len(flat), settings.soft_k), np.uint16),
+            np.zeros((len(flat), settings.soft_k), np.uint8),
+        )
         si[in_answer], sp[in_answer] = soft_i, soft_q
         for name, value in (("ids", flat), ("soft_ids", si), ("soft_p", sp), ("len", total), ("prompt_len", plen.astype(np.int32)),
                             ("kind", prompts.kind[rows[kept]]), ("greedy", temperature[kept] == 0)):  # fmt: skip

@@ -34,7 +34,9 @@ class LlamaShape:
     @classmethod
     def from_dict(cls, config: dict[str, Any]) -> LlamaShape:
         if config["model_type"] != "llama" or not config.get("tie_word_embeddings"):
-            raise ValueError(f"training needs a Llama target with tied embeddings, not {config['model_type']!r}")
+            raise ValueError(
+                f"training needs a Llama target with tied embeddings, not {config['model_type']!r}"
+            )
         heads = config["num_attention_heads"]
         return cls(
             config["vocab_size"], config["hidden_size"], config["num_hidden_layers"], heads, config["num_key_value_heads"],
@@ -55,7 +57,9 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1).to(x.dtype)
 
 
-def _before_attention(x: Tensor, norm: Tensor, qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, kv: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def _before_attention(
+    x: Tensor, norm: Tensor, qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, kv: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """x [..., h] -> q [..., H, d], k and v [..., G, d]; cos and sin [..., d/2]."""
     n = F.rms_norm(x.float(), x.shape[-1:], norm.float(), eps).to(x.dtype)
     y = F.linear(n, qkv).unflatten(-1, (heads + 2 * kv, -1))
@@ -63,7 +67,9 @@ def _before_attention(x: Tensor, norm: Tensor, qkv: Tensor, cos: Tensor, sin: Te
     return turned[..., :heads, :], turned[..., heads:, :], y[..., heads + kv :, :]
 
 
-def _after_attention(x: Tensor, attention: Tensor, o: Tensor, norm: Tensor, gate_up: Tensor, down: Tensor, eps: float) -> Tensor:
+def _after_attention(
+    x: Tensor, attention: Tensor, o: Tensor, norm: Tensor, gate_up: Tensor, down: Tensor, eps: float
+) -> Tensor:
     """x [..., h], attention [..., H·d] -> the layer's output [..., h]."""
     x = x + F.linear(attention, o)
     n = F.rms_norm(x.float(), x.shape[-1:], norm.float(), eps).to(x.dtype)
@@ -75,7 +81,9 @@ class BatchedTarget:
     """A Llama checkpoint folder for batches. ``compile`` fuses the elementwise parts of a layer (CUDA)."""
 
     def __init__(self, folder: Path, device: torch.device, dtype: torch.dtype, compile: bool = False) -> None:
-        self.shape = s = LlamaShape.from_dict(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+        self.shape = s = LlamaShape.from_dict(
+            json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        )
         self.device, self.dtype = device, dtype
         w = {k: v.to(device, dtype) for k, v in load_file(folder / "model.safetensors").items()}
         self.embedding = w["model.embed_tokens.weight"]
@@ -96,14 +104,18 @@ class BatchedTarget:
 
     def _qkv(self, layer: int, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         norm, qkv = self.layers[layer][:2]
-        return self._before(x, norm, qkv, cos, sin, self.shape.num_heads, self.shape.num_kv_heads, self.shape.eps)
+        return self._before(
+            x, norm, qkv, cos, sin, self.shape.num_heads, self.shape.num_kv_heads, self.shape.eps
+        )
 
     def _finish(self, layer: int, x: Tensor, attention: Tensor) -> Tensor:
         return self._after(x, attention, *self.layers[layer][2:], self.shape.eps)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """LM head on raw last-layer states [n, h]: float32 [n, V]."""
-        n = F.rms_norm(hidden.float(), hidden.shape[-1:], self.final_norm.float(), self.shape.eps).to(self.dtype)
+        n = F.rms_norm(hidden.float(), hidden.shape[-1:], self.final_norm.float(), self.shape.eps).to(
+            self.dtype
+        )
         if self.device.type == "cuda" and self.dtype == torch.bfloat16:
             return torch.mm(n, self.embedding.T, out_dtype=torch.float32)
         return F.linear(n, self.embedding).float()
@@ -115,11 +127,15 @@ class BatchedTarget:
         ids [B, T] are right-padded; what padding gives is garbage that no earlier position sees.
         """
         x = F.embedding(ids, self.embedding)
-        cos, sin = rope_tables(torch.arange(ids.shape[1], device=ids.device), self.shape.head_dim, self.shape.rope_theta)
+        cos, sin = rope_tables(
+            torch.arange(ids.shape[1], device=ids.device), self.shape.head_dim, self.shape.rope_theta
+        )
         found = []
         for layer in range(max(layer_ids) + 1):
             q, k, v = self._qkv(layer, x, cos, sin)
-            a = F.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True, enable_gqa=True)
+            a = F.scaled_dot_product_attention(
+                q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True, enable_gqa=True
+            )
             x = self._finish(layer, x, a.transpose(1, 2).flatten(2))
             if layer in layer_ids:
                 found.append(x)
@@ -132,7 +148,9 @@ class BatchedTarget:
         """Prefill left-padded prompts ids [B, T] (``pad`` [B] places of padding); logits [B, V] of the next token."""
         rows, length = ids.shape
         s = self.shape
-        places = -(-(length + room) // 8) * 8  # aligned for the attention bias; zeros, since 0 · garbage may be NaN
+        places = (
+            -(-(length + room) // 8) * 8
+        )  # aligned for the attention bias; zeros, since 0 · garbage may be NaN
         state = GenerationState(
             [torch.zeros(rows, places, s.num_kv_heads, s.head_dim, device=self.device, dtype=self.dtype) for _ in self.layers],
             [torch.zeros(rows, places, s.num_kv_heads, s.head_dim, device=self.device, dtype=self.dtype) for _ in self.layers],
@@ -145,13 +163,20 @@ class BatchedTarget:
             cos, sin = rope_tables((slots - pad[part][:, None]).clamp_min(0), s.head_dim, s.rope_theta)
             mask = None
             if state.padded:
-                seen = (slots[None, :] >= pad[part][:, None])[:, None, None, :] & (slots[:, None] >= slots[None, :])
+                seen = (slots[None, :] >= pad[part][:, None])[:, None, None, :] & (
+                    slots[:, None] >= slots[None, :]
+                )
                 mask = seen | torch.eye(length, dtype=torch.bool, device=self.device)
             for layer in range(s.num_layers):
                 q, k, v = self._qkv(layer, x, cos, sin)
                 state.keys[layer][part, :length], state.values[layer][part, :length] = k, v
                 a = F.scaled_dot_product_attention(
-                    q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), attn_mask=mask, is_causal=mask is None, enable_gqa=True
+                    q.transpose(1, 2),
+                    k.transpose(1, 2),
+                    v.transpose(1, 2),
+                    attn_mask=mask,
+                    is_causal=mask is None,
+                    enable_gqa=True,
                 )
                 x = self._finish(layer, x, a.transpose(1, 2).flatten(2))
             last[part] = x[:, -1]
@@ -176,7 +201,10 @@ class BatchedTarget:
             state.keys[layer][:, state.length], state.values[layer][:, state.length] = k, v
             # The heads of one key/value group become rows of one query, so keys and values are read once, not copied.
             a = F.scaled_dot_product_attention(
-                q.unflatten(1, (s.num_kv_heads, -1)), state.keys[layer][:, :end].transpose(1, 2), state.values[layer][:, :end].transpose(1, 2), attn_mask=mask
+                q.unflatten(1, (s.num_kv_heads, -1)),
+                state.keys[layer][:, :end].transpose(1, 2),
+                state.values[layer][:, :end].transpose(1, 2),
+                attn_mask=mask,
             )
             x = self._finish(layer, x, a.flatten(1))
         state.length = end
@@ -191,7 +219,9 @@ class GraphDecoder:
         rows, places = state.keys[0].shape[:2]
         slot = torch.arange(places, device=target.device)
         hidden = (slot[None, :] < state.pad[:, None]) | (slot >= state.length)[None, :]
-        self.bias = torch.zeros(rows, 1, 1, places, device=target.device, dtype=target.dtype).masked_fill_(hidden[:, None, None, :], float("-inf"))
+        self.bias = torch.zeros(rows, 1, 1, places, device=target.device, dtype=target.dtype).masked_fill_(
+            hidden[:, None, None, :], float("-inf")
+        )
         self.ids = torch.zeros(rows, dtype=torch.long, device=target.device)
         self.place = torch.full((1,), state.length, dtype=torch.long, device=target.device)
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -209,7 +239,10 @@ class GraphDecoder:
             self.state.keys[layer].index_copy_(1, self.place, k[:, None])
             self.state.values[layer].index_copy_(1, self.place, v[:, None])
             a = F.scaled_dot_product_attention(
-                q.unflatten(1, (s.num_kv_heads, -1)), self.state.keys[layer].transpose(1, 2), self.state.values[layer].transpose(1, 2), attn_mask=mask
+                q.unflatten(1, (s.num_kv_heads, -1)),
+                self.state.keys[layer].transpose(1, 2),
+                self.state.values[layer].transpose(1, 2),
+                attn_mask=mask,
             )
             x = t._after(x, a.flatten(1), *t.layers[layer][2:], s.eps)
         self.place += 1

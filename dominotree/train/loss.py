@@ -62,7 +62,15 @@ class VocabularySampler:
 
 
 def _chunk_gradients(
-    base: Tensor, delta: Tensor | None, raise_by: Tensor, label: Tensor, soft: Tensor, soft_p: Tensor, weight: Tensor, lam: Tensor, alpha: float
+    base: Tensor,
+    delta: Tensor | None,
+    raise_by: Tensor,
+    label: Tensor,
+    soft: Tensor,
+    soft_p: Tensor,
+    weight: Tensor,
+    lam: Tensor,
+    alpha: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """One chunk of n rows: base and delta [n, C]; label [n] and soft [n, K] columns (−1: none); soft_p [n, K]; weight [n].
 
@@ -102,7 +110,15 @@ class _DualCrossEntropy(torch.autograd.Function):
             base = z[part] @ head.T
             delta = hidden[part] @ output.T if hidden is not None and output is not None else None
             d_base, d_final, loss_b, loss_f, hit_b, hit_f = kernel(
-                base, delta, rows["raise_by"], rows["label"][part], rows["soft"][part], rows["soft_p"][part], rows["weight"][part], lam, alpha
+                base,
+                delta,
+                rows["raise_by"],
+                rows["label"][part],
+                rows["soft"][part],
+                rows["soft_p"][part],
+                rows["weight"][part],
+                lam,
+                alpha,
             )
             dz[part] = d_base @ head
             if hidden is not None and output is not None and dh is not None and do is not None:
@@ -121,7 +137,17 @@ class _DualCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         dz, dh, do = ctx.saved_tensors
         g = gradients[0]
-        return (dz * g, dh * g if dh is not None else None, (do * g).to(ctx.output_dtype) if do is not None else None, None, None, None, None, None, None)
+        return (
+            dz * g,
+            dh * g if dh is not None else None,
+            (do * g).to(ctx.output_dtype) if do is not None else None,
+            None,
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 @dataclass

@@ -31,25 +31,29 @@ def orthogonalise(m: Tensor, steps: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Matrices only. Those of one shape are orthogonalised together."""
 
-    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, params: Iterable[Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.0
+    ) -> None:
         super().__init__(list(params), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for p in group["params"]:
                 if p.grad is not None:
                     by_shape[p.shape].append(p)
             for shape, params in by_shape.items():
-                grads = [p.grad for p in params]
+                grads = [p.grad for p in params if p.grad is not None]
                 buffers = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in params]
                 torch._foreach_mul_(buffers, group["momentum"])
                 torch._foreach_add_(buffers, grads)
                 nesterov = torch._foreach_add(grads, buffers, alpha=group["momentum"])
                 update = orthogonalise(torch.stack(nesterov)).to(params[0].dtype)
                 torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
-                torch._foreach_add_(params, list((update * (group["lr"] * (-0.2 * max(shape) ** 0.5))).unbind()))
+                torch._foreach_add_(
+                    params, list((update * (group["lr"] * (-0.2 * max(shape) ** 0.5))).unbind())
+                )
 
 
 class Both:
@@ -58,7 +62,9 @@ class Both:
     On a GPU the rates are tensors, so that a captured step reads them anew on each replay.
     """
 
-    def __init__(self, model: nn.Module, muon_lr: float, adam_lr: float, weight_decay: float, use_muon: bool = True) -> None:
+    def __init__(
+        self, model: nn.Module, muon_lr: float, adam_lr: float, weight_decay: float, use_muon: bool = True
+    ) -> None:
         matrices, dense, plain = [], [], []
         for name, p in model.named_parameters():
             if p.ndim < 2:
@@ -67,7 +73,10 @@ class Both:
                 matrices.append(p)
             else:
                 dense.append(p)
-        groups: list[dict[str, Any]] = [{"params": dense, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
+        groups: list[dict[str, Any]] = [
+            {"params": dense, "weight_decay": 0.01},
+            {"params": plain, "weight_decay": 0.0},
+        ]
         device = next(model.parameters()).device
         gpu = device.type == "cuda"
 
@@ -77,7 +86,14 @@ class Both:
         for group in groups:
             group["lr"] = rate(adam_lr)
         self.parts: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW([g for g in groups if g["params"]], lr=rate(adam_lr), betas=(0.9, 0.95), eps=1e-8, fused=gpu, capturable=gpu)
+            torch.optim.AdamW(
+                [g for g in groups if g["params"]],
+                lr=rate(adam_lr),
+                betas=(0.9, 0.95),
+                eps=1e-8,
+                fused=gpu,
+                capturable=gpu,
+            )
         ]
         self.base = [[adam_lr] * len(self.parts[0].param_groups)]
         if matrices:

@@ -24,8 +24,13 @@ CAPITAL_AFTER = ("", "Please ", "Can you ", "Could you please ", "I need you to 
 
 # ---------------------------------------------------------------------------------------------------------- math
 
+
 def _money(r: random.Random, low: int, high: int) -> str:
-    return f"${r.randint(low, high)}" if r.random() < 0.6 else f"${r.randint(low, high)}.{r.choice((25, 50, 75, 99, 20, 40))}"
+    return (
+        f"${r.randint(low, high)}"
+        if r.random() < 0.6
+        else f"${r.randint(low, high)}.{r.choice((25, 50, 75, 99, 20, 40))}"
+    )
 
 
 def _people(r: random.Random, count: int) -> list[str]:
@@ -41,46 +46,110 @@ def _math_story(r: random.Random) -> str:
     where = r.choice(("at the market", "at a shop", "in the park", "from a friend", "at school", "on a trip"))
     place = r.choice(("museum", "library", "gym", "zoo", "swimming pool", "theater", "stadium"))
     choices: tuple[Callable[[], str], ...] = (
-        lambda: f"{a} has {n} {item}. {pron} gets {m} more {where} and gives {min(d, n)} to {b}. How many {item} does {a} have now?",
+        lambda: (
+            f"{a} has {n} {item}. {pron} gets {m} more {where} and gives {min(d, n)} to {b}. How many {item} does {a} have now?"
+        ),
         lambda: f"{a} had {n + m} {item}. {pron} gave {d} to {b} and {k} to {c}. How many {item} are left?",
         lambda: f"{a} has {n} {item} and {b} has {m} times as many. How many {item} do they have together?",
-        lambda: f"{a} packs {m * k} {item} into {k} {container} equally. How many {item} are in each of the {container}?",
-        lambda: f"There are {k} {container} with {m} {item} each. {a} takes away {d} {item}. How many {item} remain?",
-        lambda: f"{a} buys {k} {item} for {_money(r, 1, 9)} each and {d} {item2} for {_money(r, 1, 9)} each. How much does {a} pay?",
-        lambda: f"{a} buys {k} {item} at {_money(r, 1, 6)} each and pays with a ${r.choice((50, 100))} bill. How much change does {a} get?",
+        lambda: (
+            f"{a} packs {m * k} {item} into {k} {container} equally. How many {item} are in each of the {container}?"
+        ),
+        lambda: (
+            f"There are {k} {container} with {m} {item} each. {a} takes away {d} {item}. How many {item} remain?"
+        ),
+        lambda: (
+            f"{a} buys {k} {item} for {_money(r, 1, 9)} each and {d} {item2} for {_money(r, 1, 9)} each. How much does {a} pay?"
+        ),
+        lambda: (
+            f"{a} buys {k} {item} at {_money(r, 1, 6)} each and pays with a ${r.choice((50, 100))} bill. How much change does {a} get?"
+        ),
         lambda: f"{a} earns ${n} per hour. {pron} worked {m} hours this week. How much did {a} earn?",
-        lambda: f"{a} earns ${r.randint(8, 40)} an hour and works {r.randint(4, 10)} hours a day, {r.randint(3, 6)} days a week. What is {poss} weekly income?",
+        lambda: (
+            f"{a} earns ${r.randint(8, 40)} an hour and works {r.randint(4, 10)} hours a day, {r.randint(3, 6)} days a week. What is {poss} weekly income?"
+        ),
         lambda: f"{a} saves ${n} every week. How many weeks does {a} need to save ${n * m}?",
         lambda: f"{a} reads {n} pages a day. How many pages does {a} read in {m} days?",
-        lambda: f"A book has {n * k} pages. {a} reads {n} pages every day. How many days does it take to finish the book?",
-        lambda: f"A {r.choice(('car', 'bus', 'train', 'truck', 'motorcycle'))} travels at {r.randint(30, 120)} km per hour. How far does it go in {r.choice(('2', '3', '4', '1.5', '2.5', '3.5', '5'))} hours?",
+        lambda: (
+            f"A book has {n * k} pages. {a} reads {n} pages every day. How many days does it take to finish the book?"
+        ),
+        lambda: (
+            f"A {r.choice(('car', 'bus', 'train', 'truck', 'motorcycle'))} travels at {r.randint(30, 120)} km per hour. How far does it go in {r.choice(('2', '3', '4', '1.5', '2.5', '3.5', '5'))} hours?"
+        ),
         lambda: f"{a} drives {n * 6} miles in {k} hours. What is {poss} average speed?",
-        lambda: f"{a} runs {k} km on Monday, {d} km on Tuesday and {m} km on Wednesday. What is the average distance per day?",
-        lambda: f"{a} is {n} years old. {b} is {d} years older than {a}, and {c} is twice as old as {b}. How old is {c}?",
-        lambda: f"{a} is {k} times as old as {b}. The sum of their ages is {(k + 1) * m}. How old is each of them?",
+        lambda: (
+            f"{a} runs {k} km on Monday, {d} km on Tuesday and {m} km on Wednesday. What is the average distance per day?"
+        ),
+        lambda: (
+            f"{a} is {n} years old. {b} is {d} years older than {a}, and {c} is twice as old as {b}. How old is {c}?"
+        ),
+        lambda: (
+            f"{a} is {k} times as old as {b}. The sum of their ages is {(k + 1) * m}. How old is each of them?"
+        ),
         lambda: f"In {d} years {a} will be {n + d} years old. How old was {a} {r.randint(1, 3)} years ago?",
-        lambda: f"A {r.choice(('class', 'club', 'team', 'choir'))} has {n * 2} members. {r.choice((25, 50, 10, 20, 40))}% of them play {r.choice(V.SPORTS)}. How many members is that?",
-        lambda: f"A {place} ticket costs {_money(r, 4, 25)} for adults and {_money(r, 2, 10)} for children. How much do {d} adults and {k} children pay?",
-        lambda: f"A jacket costs ${n * 5}. It is reduced by {r.choice((10, 15, 20, 25, 30, 40, 50))}%. What is the new price?",
-        lambda: f"The price of a {r.choice(('phone', 'bike', 'sofa', 'table', 'camera', 'guitar'))} went from ${n * 10} to ${n * 10 + m * 5}. By what percentage did it increase?",
-        lambda: f"A farmer has {n} {r.choice(('cows', 'sheep', 'goats', 'horses'))} and {m} {r.choice(('ducks', 'geese', 'hens', 'turkeys'))}. How many {r.choice(('legs', 'feet'))} do they have in total?",
-        lambda: f"A recipe for {k} people needs {m} cups of {r.choice(('rice', 'milk', 'sugar', 'water', 'oats'))}. How many cups are needed for {k * d} people?",
-        lambda: f"A tank holds {n * 10} liters. {m} liters flow out every minute. How many liters are left after {d} minutes?",
-        lambda: f"A pump fills a pool with {n} liters per minute. How long does it take to fill {n * k * 10} liters?",
+        lambda: (
+            f"A {r.choice(('class', 'club', 'team', 'choir'))} has {n * 2} members. {r.choice((25, 50, 10, 20, 40))}% of them play {r.choice(V.SPORTS)}. How many members is that?"
+        ),
+        lambda: (
+            f"A {place} ticket costs {_money(r, 4, 25)} for adults and {_money(r, 2, 10)} for children. How much do {d} adults and {k} children pay?"
+        ),
+        lambda: (
+            f"A jacket costs ${n * 5}. It is reduced by {r.choice((10, 15, 20, 25, 30, 40, 50))}%. What is the new price?"
+        ),
+        lambda: (
+            f"The price of a {r.choice(('phone', 'bike', 'sofa', 'table', 'camera', 'guitar'))} went from ${n * 10} to ${n * 10 + m * 5}. By what percentage did it increase?"
+        ),
+        lambda: (
+            f"A farmer has {n} {r.choice(('cows', 'sheep', 'goats', 'horses'))} and {m} {r.choice(('ducks', 'geese', 'hens', 'turkeys'))}. How many {r.choice(('legs', 'feet'))} do they have in total?"
+        ),
+        lambda: (
+            f"A recipe for {k} people needs {m} cups of {r.choice(('rice', 'milk', 'sugar', 'water', 'oats'))}. How many cups are needed for {k * d} people?"
+        ),
+        lambda: (
+            f"A tank holds {n * 10} liters. {m} liters flow out every minute. How many liters are left after {d} minutes?"
+        ),
+        lambda: (
+            f"A pump fills a pool with {n} liters per minute. How long does it take to fill {n * k * 10} liters?"
+        ),
         lambda: f"{k} workers build a wall in {m} days. How long would {k * 2} workers need?",
         lambda: f"If {k} {item} cost ${k * d}, how much do {m} {item} cost?",
-        lambda: f"{a} and {b} share {n * 2} {item} so that {a} gets {d * 2} more than {b}. How many does each get?",
-        lambda: f"{a} has {n} {item}. {r.choice(('Half', 'A third', 'A quarter', 'Two thirds', 'Three quarters'))} of them are {r.choice(('red', 'blue', 'green', 'old', 'broken'))}. How many is that?",
-        lambda: f"{a} cuts a rope of {n * 2} meters into pieces of {d} meters. How many pieces are there and how much rope is left?",
-        lambda: f"A theater has {m} rows with {n} seats in each row. {r.randint(5, m * 3)} seats are empty. How many people are in the theater?",
-        lambda: f"{a} plants {n} trees in {k} days, the same number each day... then {m} trees on the last day. How many trees are there altogether?".replace("... then", ", then"),
-        lambda: f"A bottle of {r.choice(('juice', 'water', 'milk'))} costs {_money(r, 1, 4)}. A pack of {k} costs {_money(r, 5, 15)}. How much do you save with the pack?",
-        lambda: f"{a} collects {n} {item} in the first week and {d} more every following week. How many {item} does {a} have after {k} weeks?",
-        lambda: f"{a} walks {d} kilometers to school and back every day. How many kilometers does {a} walk in {m} days?",
-        lambda: f"There are {n} {item} on a table. {a} takes {r.randint(1, 3)}, {b} takes twice as many. How many {item} are left on the table?",
-        lambda: f"A bakery sells {n} {r.choice(('rolls', 'cakes', 'bagels', 'croissants'))} in the morning and {m} fewer in the afternoon. How many does it sell in a day?",
-        lambda: f"{a} watches {d} episodes of {r.choice((20, 25, 30, 45, 50))} minutes each. How many hours is that?",
-        lambda: f"A phone battery loses {d}% every hour. It is at {r.randint(60, 100)}% now. What is it after {r.randint(2, 6)} hours?",
+        lambda: (
+            f"{a} and {b} share {n * 2} {item} so that {a} gets {d * 2} more than {b}. How many does each get?"
+        ),
+        lambda: (
+            f"{a} has {n} {item}. {r.choice(('Half', 'A third', 'A quarter', 'Two thirds', 'Three quarters'))} of them are {r.choice(('red', 'blue', 'green', 'old', 'broken'))}. How many is that?"
+        ),
+        lambda: (
+            f"{a} cuts a rope of {n * 2} meters into pieces of {d} meters. How many pieces are there and how much rope is left?"
+        ),
+        lambda: (
+            f"A theater has {m} rows with {n} seats in each row. {r.randint(5, m * 3)} seats are empty. How many people are in the theater?"
+        ),
+        lambda: (
+            f"{a} plants {n} trees in {k} days, the same number each day... then {m} trees on the last day. How many trees are there altogether?".replace(
+                "... then", ", then"
+            )
+        ),
+        lambda: (
+            f"A bottle of {r.choice(('juice', 'water', 'milk'))} costs {_money(r, 1, 4)}. A pack of {k} costs {_money(r, 5, 15)}. How much do you save with the pack?"
+        ),
+        lambda: (
+            f"{a} collects {n} {item} in the first week and {d} more every following week. How many {item} does {a} have after {k} weeks?"
+        ),
+        lambda: (
+            f"{a} walks {d} kilometers to school and back every day. How many kilometers does {a} walk in {m} days?"
+        ),
+        lambda: (
+            f"There are {n} {item} on a table. {a} takes {r.randint(1, 3)}, {b} takes twice as many. How many {item} are left on the table?"
+        ),
+        lambda: (
+            f"A bakery sells {n} {r.choice(('rolls', 'cakes', 'bagels', 'croissants'))} in the morning and {m} fewer in the afternoon. How many does it sell in a day?"
+        ),
+        lambda: (
+            f"{a} watches {d} episodes of {r.choice((20, 25, 30, 45, 50))} minutes each. How many hours is that?"
+        ),
+        lambda: (
+            f"A phone battery loses {d}% every hour. It is at {r.randint(60, 100)}% now. What is it after {r.randint(2, 6)} hours?"
+        ),
     )
     return r.choice(choices)()
 
@@ -134,16 +203,22 @@ def _math_plain(r: random.Random) -> str:
         f"Divide {a * 6} in the ratio {p}:{s}.", f"The ratio of cats to dogs is {p}:{s}. There are {p * q} cats. How many dogs are there?", f"A map has a scale of 1:{c * 1000}. How far are {x} cm on the map in reality?",
         f"What time is it {r.randint(2, 11)} hours and {r.choice((10, 15, 25, 40, 50))} minutes after {r.randint(1, 12)}:{r.choice(('00', '15', '30', '45'))}?",
     ))  # fmt: skip
-    return task + r.choice(("", "", "", "", " Show your work.", " Explain your answer.", " Think step by step.", " Explain step by step."))
+    return task + r.choice(
+        (
+            "",
+            "",
+            "",
+            "",
+            " Show your work.",
+            " Explain your answer.",
+            " Think step by step.",
+            " Explain step by step.",
+        )
+    )
 
 
 def _math_concept(r: random.Random) -> str:
-    topic = r.choice(("fractions|decimals|percentages|ratios|prime numbers|the Pythagorean theorem|linear equations|quadratic equations|"
-                      "the quadratic formula|exponents|logarithms|square roots|negative numbers|long division|the order of operations|"
-                      "probability|the mean and the median|standard deviation|permutations and combinations|the area of a circle|pi|"
-                      "the volume of a sphere|similar triangles|sine and cosine|vectors|matrices|derivatives|integrals|limits|sets|"
-                      "functions|inequalities|absolute value|coordinates|slope|arithmetic sequences|geometric sequences|rounding|"
-                      "estimation|multiplication tables|word problems|place value|factoring|polynomials|complex numbers").split("|"))  # fmt: skip
+    topic = r.choice(["fractions", "decimals", "percentages", "ratios", "prime numbers", "the Pythagorean theorem", "linear equations", "quadratic equations", "the quadratic formula", "exponents", "logarithms", "square roots", "negative numbers", "long division", "the order of operations", "probability", "the mean and the median", "standard deviation", "permutations and combinations", "the area of a circle", "pi", "the volume of a sphere", "similar triangles", "sine and cosine", "vectors", "matrices", "derivatives", "integrals", "limits", "sets", "functions", "inequalities", "absolute value", "coordinates", "slope", "arithmetic sequences", "geometric sequences", "rounding", "estimation", "multiplication tables", "word problems", "place value", "factoring", "polynomials", "complex numbers"])  # fmt: skip
     return r.choice((f"Explain {topic} with an example.", f"What is the idea behind {topic}?", f"Teach me {topic} in simple terms.",
                      f"Give me three practice problems about {topic} with solutions.", f"Why are {topic} useful in everyday life?",
                      f"Write a short lesson about {topic} for a {r.choice(('fourth', 'fifth', 'sixth', 'eighth'))} grader.",
@@ -211,12 +286,39 @@ _TEXT_ENDS: tuple[tuple[str, str, str], ...] = (
     ("return the number of vowels", "sum(c in 'aeiouAEIOU' for c in text)", "int"), ("return the longest word", "max(text.split(), key=len, default='')", "str"), ("return True if it reads the same backwards", "text == text[::-1]", "bool"),
     ("return a dictionary with the count of each character", "{c: text.count(c) for c in text}", "dict"), ("return the set of its characters as a sorted list", "sorted(set(text))", "list"), ("return the first three characters", "text[:3]", "str"),
 )  # fmt: skip
-_STOPWORDS = {"the", "a", "an", "all", "every", "of", "and", "or", "its", "it", "by", "into", "only", "if", "to", "with", "as", "from", "each", "is", "in", "that"}
+_STOPWORDS = {
+    "the",
+    "a",
+    "an",
+    "all",
+    "every",
+    "of",
+    "and",
+    "or",
+    "its",
+    "it",
+    "by",
+    "into",
+    "only",
+    "if",
+    "to",
+    "with",
+    "as",
+    "from",
+    "each",
+    "is",
+    "in",
+    "that",
+}
 
 
 def _function_name(r: random.Random, steps: list[str]) -> str:
     words = [w for step in steps for w in re.findall(r"[a-z]+", step.lower()) if w not in _STOPWORDS]
-    return "_".join(words[: r.randint(2, 4)]) if r.random() < 0.8 else r.choice(("solve", "process", "transform", "compute", "f", "func", "helper"))
+    return (
+        "_".join(words[: r.randint(2, 4)])
+        if r.random() < 0.8
+        else r.choice(("solve", "process", "transform", "compute", "f", "func", "helper"))
+    )
 
 
 def _completion(r: random.Random) -> str:
@@ -226,7 +328,11 @@ def _completion(r: random.Random) -> str:
     chosen = r.sample(ops, r.choice((1, 1, 2, 2, 3)))
     end = r.choice(ends)
     argument = "items" if is_list else "text"
-    shown = r.choice(("numbers", "lst", "arr", "values", "nums", "xs", "l") if is_list else ("text", "s", "string", "sentence", "word", "st"))
+    shown = r.choice(
+        ("numbers", "lst", "arr", "values", "nums", "xs", "l")
+        if is_list
+        else ("text", "s", "string", "sentence", "word", "st")
+    )
 
     def run(value: object) -> object:
         for _, code in chosen:
@@ -238,7 +344,9 @@ def _completion(r: random.Random) -> str:
         if is_list:
             samples.append([r.randint(-12, 30) for _ in range(r.randint(2, 7))])
         else:
-            samples.append(" ".join(r.choice(V.ITEMS + V.ANIMALS + V.ABSTRACT) for _ in range(r.randint(1, 3))))
+            samples.append(
+                " ".join(r.choice(V.ITEMS + V.ANIMALS + V.ABSTRACT) for _ in range(r.randint(1, 3)))
+            )
     name = _function_name(r, [c[0] for c in chosen])
     steps = [c[0] for c in chosen]
     said = r.choice((
@@ -252,14 +360,18 @@ def _completion(r: random.Random) -> str:
             lines += [f">>> {name}({sample!r})", repr(run(sample))]
         else:
             lines.append(f"{name}({sample!r}) {r.choice(('==', '=>', '➞', 'returns'))} {run(sample)!r}")
-    hint = {"list": "list", "int": "int", "bool": "bool", "str": "str", "dict": "dict", "tuple": "tuple"}[end[2]]
+    hint = {"list": "list", "int": "int", "bool": "bool", "str": "str", "dict": "dict", "tuple": "tuple"}[
+        end[2]
+    ]
     annotated = r.random() < 0.5
     list_type = r.choice(("List[int]", "list[int]", "list"))
     signature = f"def {name}({shown}{(': ' + (list_type if is_list else 'str')) if annotated else ''}){f' -> {hint}' if annotated else ''}:"
     quote = r.choice(('"""', '"""', "'''"))
     head = "from typing import List\n\n\n" if annotated and "List[" in signature and r.random() < 0.7 else ""
     body = "\n    ".join(lines)
-    return _complete(r, f"{head}{signature}\n    {quote}{r.choice(('', ' ', chr(10) + '    '))}{body}\n    {quote}\n")
+    return _complete(
+        r, f"{head}{signature}\n    {quote}{r.choice(('', ' ', chr(10) + '    '))}{body}\n    {quote}\n"
+    )
 
 
 def _complete(r: random.Random, code: str) -> str:
@@ -273,13 +385,37 @@ def _code_request(r: random.Random) -> str:
     task = r.choice(V.PYTHON_TASKS)
     verb = task.split()[0]
     base = {"ies": "y"}.get(verb[-3:])
-    infinitive = (verb[:-3] + base if base else verb[:-2] if verb.endswith(("shes", "ches", "sses", "xes", "zes")) else verb[:-1] if verb.endswith("s") else verb) + task[len(verb):]
+    infinitive = (
+        verb[:-3] + base
+        if base
+        else verb[:-2]
+        if verb.endswith(("shes", "ches", "sses", "xes", "zes"))
+        else verb[:-1]
+        if verb.endswith("s")
+        else verb
+    ) + task[len(verb) :]
     table, table2 = r.sample(V.SQL_TABLES, 2)
     concept, concept2 = r.sample(V.CODE_CONCEPTS, 2)
     thing = r.choice(V.CLASSES)
     u = r.random()
     if u < 0.45:
-        extra = r.choice(("", "", "", "", " Add comments.", " Explain how it works.", " Include an example.", " Use recursion.", " Handle invalid input.", " Add type hints and a docstring.", " Keep it short.", " Do not use any library.", " Write a test for it."))
+        extra = r.choice(
+            (
+                "",
+                "",
+                "",
+                "",
+                " Add comments.",
+                " Explain how it works.",
+                " Include an example.",
+                " Use recursion.",
+                " Handle invalid input.",
+                " Add type hints and a docstring.",
+                " Keep it short.",
+                " Do not use any library.",
+                " Write a test for it.",
+            )
+        )
         return r.choice((
             f"Write a {language} function that {task}.", f"Write a {language} function to {infinitive}.", f"Write a {language} program that {task}.", f"Can you write a {language} function that {task}?",
             f"Create a {language} script that {task}.", f"Implement a {language} function that {task}.", f"I need a {language} function that {task}.", f"Show me how to {infinitive} in {language}.",
@@ -293,12 +429,47 @@ def _code_request(r: random.Random) -> str:
                          f"Give an example of {concept} in {language}.", f"What are the advantages of {concept}?", f"How do {concept} work in {language}?", f"Explain {concept} to a beginner.", f"What are common mistakes with {concept} in {language}?",
                          f"Write a short tutorial about {concept}."))  # fmt: skip
     if u < 0.84:
-        column = r.choice(("name", "price", "date", "city", "age", "total", "status", "country", "rating", "salary"))
+        column = r.choice(
+            ("name", "price", "date", "city", "age", "total", "status", "country", "rating", "salary")
+        )
         return r.choice((f"Write a SQL query that returns all {table} sorted by {column}.", f"Write a SQL query that counts the {table} per {column}.", f"Write a SQL query that joins {table} and {table2}.",
                          f"Write a SQL query that finds the {r.choice(('three', 'ten', 'first', 'last'))} {table} with the {r.choice(('highest', 'lowest'))} {column}.", f"Write a SQL statement that creates a table for {table}.",
                          f"Write a SQL query that deletes all {table} with an empty {column}.", f"Write a SQL query that updates the {column} of a row in {table}.", f"Write a SQL query that returns the average {column} of {table} per {table2}."))  # fmt: skip
-    page = r.choice(("a contact form", "a login form", "a navigation bar", "a photo gallery", "a pricing table", "a to-do list", "a countdown timer", "a personal homepage", "a button that changes color", "a table with three columns", "a modal dialog", "a dark mode switch"))
-    command = r.choice(("find all large files", "count the lines of all Python files", "rename a branch in git", "undo the last git commit", "search for a word in many files", "compress a folder", "list running processes", "kill a process", "copy files to a server", "show disk usage", "create a virtual environment", "install a package with pip", "run a script every night", "merge two git branches", "set an environment variable"))
+    page = r.choice(
+        (
+            "a contact form",
+            "a login form",
+            "a navigation bar",
+            "a photo gallery",
+            "a pricing table",
+            "a to-do list",
+            "a countdown timer",
+            "a personal homepage",
+            "a button that changes color",
+            "a table with three columns",
+            "a modal dialog",
+            "a dark mode switch",
+        )
+    )
+    command = r.choice(
+        (
+            "find all large files",
+            "count the lines of all Python files",
+            "rename a branch in git",
+            "undo the last git commit",
+            "search for a word in many files",
+            "compress a folder",
+            "list running processes",
+            "kill a process",
+            "copy files to a server",
+            "show disk usage",
+            "create a virtual environment",
+            "install a package with pip",
+            "run a script every night",
+            "merge two git branches",
+            "set an environment variable",
+        )
+    )
     return r.choice((f"Write the HTML and CSS for {page}.", f"Write JavaScript code for {page}.", f"How do I {command} on the command line?", f"What does the command to {command} look like? Explain it.", f"Write a Bash script to {command}.",
                      f"Write a regular expression that matches {r.choice(('an email address', 'a date', 'a phone number', 'a URL', 'a hex color', 'an IP address', 'a postal code', 'a word in quotes', 'a floating point number', 'a time of day'))}.",
                      f"Write unit tests for a function that {task}.", f"Review the idea: a {language} function that {task}. What edge cases are there?", f"Write pseudocode for a function that {task}.", f"Explain line by line a {language} function that {task}."))  # fmt: skip
@@ -310,7 +481,9 @@ def docstring_functions(packages: tuple[str, ...]) -> list[str]:
     for package in packages:
         try:
             module = importlib.import_module(package)
-        except Exception:  # an optional package may fail in any way while it is imported; it is then simply left out
+        except (
+            Exception
+        ):  # an optional package may fail in any way while it is imported; it is then simply left out
             continue
         modules = [module]
         for info in pkgutil.iter_modules(getattr(module, "__path__", [])):
@@ -324,12 +497,14 @@ def docstring_functions(packages: tuple[str, ...]) -> list[str]:
             for name, item in list(vars(part).items()):
                 members = [(name, item)]
                 if inspect.isclass(item) and (item.__module__ or "").startswith(package):
-                    members += [(key, value) for key, value in vars(item).items() if inspect.isfunction(value)]
+                    members += [
+                        (key, value) for key, value in vars(item).items() if inspect.isfunction(value)
+                    ]
                 for key, value in members:
                     if key.startswith("_") or not callable(value) or inspect.isclass(value):
                         continue
                     doc = inspect.getdoc(value)
-                    if not doc or not 30 <= len(doc):
+                    if not doc or not len(doc) >= 30:
                         continue
                     try:
                         signature = re.sub(r"<[^>]*>", "None", str(inspect.signature(value)))
@@ -338,19 +513,147 @@ def docstring_functions(packages: tuple[str, ...]) -> list[str]:
                     if len(signature) > 160:
                         continue
                     short = "\n\n".join(doc.split("\n\n")[:2])[:420].rstrip()
-                    found.setdefault(f"{key}{short[:60]}", f'def {key}{signature}:\n    """{textwrap.indent(short, "    ").strip()}\n    """')
+                    found.setdefault(
+                        f"{key}{short[:60]}",
+                        f'def {key}{signature}:\n    """{textwrap.indent(short, "    ").strip()}\n    """',
+                    )
     return sorted(found.values())
 
 
 DOCSTRING_PACKAGES = tuple(
-    "os os.path shutil re json csv math cmath random statistics string textwrap datetime calendar itertools functools operator collections heapq "
-    "bisect array copy pprint enum decimal fractions pathlib glob fnmatch tempfile zipfile tarfile gzip hashlib hmac secrets io time argparse logging "
-    "configparser subprocess threading queue sched asyncio socket urllib.parse urllib.request http.client html html.parser xml.etree.ElementTree email "
-    "base64 binascii struct codecs unicodedata difflib inspect ast dis types typing dataclasses abc contextlib traceback warnings unittest doctest "
-    "timeit cProfile pstats platform getpass locale gettext sqlite3 shelve pickle tokenize keyword ipaddress uuid colorsys wave zlib lzma bz2 "
-    "numpy numpy.linalg numpy.random numpy.fft numpy.polynomial pandas networkx networkx.algorithms sympy sympy.ntheory sympy.geometry sympy.matrices sympy.core "
-    "torch torch.nn.functional torch.linalg torch.special torch.utils tqdm yaml requests httpx jinja2 markdown_it pygments click rich huggingface_hub "
-    "transformers plotly.express PIL PIL.ImageOps PIL.ImageDraw fastapi starlette pydantic dateutil pytz tabulate hypothesis.strategies".split()
+    [
+        "os",
+        "os.path",
+        "shutil",
+        "re",
+        "json",
+        "csv",
+        "math",
+        "cmath",
+        "random",
+        "statistics",
+        "string",
+        "textwrap",
+        "datetime",
+        "calendar",
+        "itertools",
+        "functools",
+        "operator",
+        "collections",
+        "heapq",
+        "bisect",
+        "array",
+        "copy",
+        "pprint",
+        "enum",
+        "decimal",
+        "fractions",
+        "pathlib",
+        "glob",
+        "fnmatch",
+        "tempfile",
+        "zipfile",
+        "tarfile",
+        "gzip",
+        "hashlib",
+        "hmac",
+        "secrets",
+        "io",
+        "time",
+        "argparse",
+        "logging",
+        "configparser",
+        "subprocess",
+        "threading",
+        "queue",
+        "sched",
+        "asyncio",
+        "socket",
+        "urllib.parse",
+        "urllib.request",
+        "http.client",
+        "html",
+        "html.parser",
+        "xml.etree.ElementTree",
+        "email",
+        "base64",
+        "binascii",
+        "struct",
+        "codecs",
+        "unicodedata",
+        "difflib",
+        "inspect",
+        "ast",
+        "dis",
+        "types",
+        "typing",
+        "dataclasses",
+        "abc",
+        "contextlib",
+        "traceback",
+        "warnings",
+        "unittest",
+        "doctest",
+        "timeit",
+        "cProfile",
+        "pstats",
+        "platform",
+        "getpass",
+        "locale",
+        "gettext",
+        "sqlite3",
+        "shelve",
+        "pickle",
+        "tokenize",
+        "keyword",
+        "ipaddress",
+        "uuid",
+        "colorsys",
+        "wave",
+        "zlib",
+        "lzma",
+        "bz2",
+        "numpy",
+        "numpy.linalg",
+        "numpy.random",
+        "numpy.fft",
+        "numpy.polynomial",
+        "pandas",
+        "networkx",
+        "networkx.algorithms",
+        "sympy",
+        "sympy.ntheory",
+        "sympy.geometry",
+        "sympy.matrices",
+        "sympy.core",
+        "torch",
+        "torch.nn.functional",
+        "torch.linalg",
+        "torch.special",
+        "torch.utils",
+        "tqdm",
+        "yaml",
+        "requests",
+        "httpx",
+        "jinja2",
+        "markdown_it",
+        "pygments",
+        "click",
+        "rich",
+        "huggingface_hub",
+        "transformers",
+        "plotly.express",
+        "PIL",
+        "PIL.ImageOps",
+        "PIL.ImageDraw",
+        "fastapi",
+        "starlette",
+        "pydantic",
+        "dateutil",
+        "pytz",
+        "tabulate",
+        "hypothesis.strategies",
+    ]
 )
 
 
@@ -375,7 +678,19 @@ _CONCRETE = V.SCIENCE + V.TECHNOLOGY
 def _explain(r: random.Random) -> str:
     t, t2 = r.sample(_TOPICS, 2)
     s = r.choice(_CONCRETE)
-    audience = r.choice(("a child", "a five-year-old", "a twelve-year-old", "a beginner", "a teenager", "my grandmother", "a high school student", "someone with no background", "a college student"))
+    audience = r.choice(
+        (
+            "a child",
+            "a five-year-old",
+            "a twelve-year-old",
+            "a beginner",
+            "a teenager",
+            "my grandmother",
+            "a high school student",
+            "someone with no background",
+            "a college student",
+        )
+    )
     n = r.choice(("two", "three", "four", "five", "six", "seven", "ten", "3", "5", "10"))
     return r.choice((
         f"What is {t}?", f"What is {s}, and how does it work?", f"Explain {t} to {audience}.", f"Explain {s} in simple terms.", f"How does {s} work?", f"How do {s} work?", f"Why is {t} important?",
@@ -392,11 +707,65 @@ def _advice(r: random.Random) -> str:
     g, k, f = r.choice(V.GOALS), r.choice(V.SKILLS), r.choice(V.FEELINGS)
     event, food, place = r.choice(V.EVENTS), r.choice(V.FOODS), r.choice(V.CITIES + V.COUNTRIES)
     n = r.choice(("two", "three", "four", "five", "six", "seven", "ten", "some", "a few"))
-    who = r.choice(("my mother", "my best friend", "my husband", "my wife", "a colleague", "my teacher", "a teenager", "a toddler", "my grandfather", "a ten-year-old", "my boss", "a neighbor"))
+    who = r.choice(
+        (
+            "my mother",
+            "my best friend",
+            "my husband",
+            "my wife",
+            "a colleague",
+            "my teacher",
+            "a teenager",
+            "a toddler",
+            "my grandfather",
+            "a ten-year-old",
+            "my boss",
+            "a neighbor",
+        )
+    )
     meal = r.choice(("breakfast", "lunch", "dinner", "snack", "dessert", "picnic"))
-    diet = r.choice(("for a vegetarian", "for someone with diabetes", "for a busy student", "for a large family", "without nuts", "that is quick to make", "with few ingredients", "for a hot day", "for athletes", "without gluten"))
-    party = r.choice(("a birthday party", "a housewarming party", "a wedding", "a baby shower", "a farewell party", "a Halloween party", "a New Year's Eve party", "a school reunion", "a picnic", "a team event"))
-    trip = r.choice(("a weekend trip", "a camping trip", "a beach holiday", "a business trip", "a ski trip", "a road trip", "a week in the mountains", "a long flight", "a day at the zoo", "a city break"))
+    diet = r.choice(
+        (
+            "for a vegetarian",
+            "for someone with diabetes",
+            "for a busy student",
+            "for a large family",
+            "without nuts",
+            "that is quick to make",
+            "with few ingredients",
+            "for a hot day",
+            "for athletes",
+            "without gluten",
+        )
+    )
+    party = r.choice(
+        (
+            "a birthday party",
+            "a housewarming party",
+            "a wedding",
+            "a baby shower",
+            "a farewell party",
+            "a Halloween party",
+            "a New Year's Eve party",
+            "a school reunion",
+            "a picnic",
+            "a team event",
+        )
+    )
+    trip = r.choice(
+        (
+            "a weekend trip",
+            "a camping trip",
+            "a beach holiday",
+            "a business trip",
+            "a ski trip",
+            "a road trip",
+            "a week in the mountains",
+            "a long flight",
+            "a day at the zoo",
+            "a city break",
+        )
+    )
     return r.choice((
         f"How can I {g}?", f"How do I {g}?", f"Give me {n} tips to {g}.", f"What is the best way to {g}?", f"I want to {g}. Where should I start?", f"What are {n} ways to {g}?", f"I have been trying to {g}, but it is hard. Any advice?",
         f"How can I learn to {k}?", f"What do I need to {k}?", f"Give me {n} tips to {k} better.", f"How long does it take to learn to {k}?", f"I want to {k}. Make a plan for me.", f"Is it hard to {k}?",
@@ -413,10 +782,59 @@ def _creative(r: random.Random) -> str:
     j, j2 = r.sample(V.JOBS, 2)
     a, a2 = r.sample(V.ANIMALS, 2)
     p, o, ab = r.choice(V.PLACES), r.choice(V.OBJECTS), r.choice(V.ABSTRACT)
-    nature = r.choice(("spring", "summer", "autumn", "winter", "the sea", "the rain", "the wind", "snow", "the stars", "the moon", "a river", "a mountain", "a forest", "the morning", "the night", "flowers", "a storm", "the desert", "birds"))
-    mood = r.choice(("funny", "sad", "scary", "short", "romantic", "mysterious", "happy", "surprising", "dramatic", "simple"))
-    end = r.choice(("", "", "", " with a happy ending", " with a twist", " in the first person", " for children", " in five sentences", " set in the future"))
-    form = r.choice(("poem", "haiku", "limerick", "song", "short poem", "rhyming poem", "sonnet", "free verse poem"))
+    nature = r.choice(
+        (
+            "spring",
+            "summer",
+            "autumn",
+            "winter",
+            "the sea",
+            "the rain",
+            "the wind",
+            "snow",
+            "the stars",
+            "the moon",
+            "a river",
+            "a mountain",
+            "a forest",
+            "the morning",
+            "the night",
+            "flowers",
+            "a storm",
+            "the desert",
+            "birds",
+        )
+    )
+    mood = r.choice(
+        (
+            "funny",
+            "sad",
+            "scary",
+            "short",
+            "romantic",
+            "mysterious",
+            "happy",
+            "surprising",
+            "dramatic",
+            "simple",
+        )
+    )
+    end = r.choice(
+        (
+            "",
+            "",
+            "",
+            " with a happy ending",
+            " with a twist",
+            " in the first person",
+            " for children",
+            " in five sentences",
+            " set in the future",
+        )
+    )
+    form = r.choice(
+        ("poem", "haiku", "limerick", "song", "short poem", "rhyming poem", "sonnet", "free verse poem")
+    )
     product = r.choice(V.PRODUCTS)
     return r.choice((
         f"Write a {mood} story about a {j} who finds {o}{end}.", f"Write a story about a {a} and a {a2}{end}.", f"Write a {mood} story that takes place in {p}{end}.", f"Tell me a {mood} story about {o}.", f"Write a fable about a {a} that teaches {ab}.",
@@ -432,8 +850,31 @@ def _task(r: random.Random, sentences: list[str]) -> str:
     sentence = r.choice(sentences)
     two = " ".join(r.sample(sentences, 2)) if r.random() < 0.5 else sentence
     language = r.choice(V.LANGUAGES)
-    person, book, country, city = r.choice(V.PEOPLE), r.choice(V.BOOKS), r.choice(V.COUNTRIES), r.choice(V.CITIES)
-    who = r.choice(("my boss", "my landlord", "a customer", "my teacher", "a colleague", "the bank", "a neighbor", "my team", "a hotel", "an airline", "the school", "my doctor", "a friend", "the city council", "a supplier"))
+    person, book, country, city = (
+        r.choice(V.PEOPLE),
+        r.choice(V.BOOKS),
+        r.choice(V.COUNTRIES),
+        r.choice(V.CITIES),
+    )
+    who = r.choice(
+        (
+            "my boss",
+            "my landlord",
+            "a customer",
+            "my teacher",
+            "a colleague",
+            "the bank",
+            "a neighbor",
+            "my team",
+            "a hotel",
+            "an airline",
+            "the school",
+            "my doctor",
+            "a friend",
+            "the city council",
+            "a supplier",
+        )
+    )
     reason = r.choice(("asking for a day off", "asking for a refund", "asking for help", "apologizing for being late", "canceling an appointment", "confirming a meeting", "thanking them for their help", "complaining about noise", "reporting a problem", "asking for more time",
                        "inviting them to dinner", "declining an invitation", "asking for feedback", "announcing a new project", "asking about a delivery", "offering help", "asking for a reference", "rescheduling a call", "asking about the price", "introducing myself"))  # fmt: skip
     style = r.choice(("polite", "short", "formal", "friendly", "professional"))
@@ -466,16 +907,33 @@ def _wordnet_prompt(r: random.Random, words: list[tuple[str, str]]) -> str:
 
 def builtin_sentences(r: random.Random, count: int = 4000) -> list[str]:
     """Plain sentences for rewriting tasks, from the word lists."""
-    when = ("Yesterday", "Last week", "Every morning", "On Sunday", "In the evening", "After lunch", "Before the storm", "Last summer", "At midnight", "Next year")
+    when = (
+        "Yesterday",
+        "Last week",
+        "Every morning",
+        "On Sunday",
+        "In the evening",
+        "After lunch",
+        "Before the storm",
+        "Last summer",
+        "At midnight",
+        "Next year",
+    )
     made = []
     for _ in range(count):
         a, b = r.sample(V.NAMES, 2)
-        j, p, o, an, f = r.choice(V.JOBS), r.choice(V.PLACES), r.choice(V.OBJECTS), r.choice(V.ANIMALS), r.choice(V.FOODS)
+        j, p, o, an, f = (
+            r.choice(V.JOBS),
+            r.choice(V.PLACES),
+            r.choice(V.OBJECTS),
+            r.choice(V.ANIMALS),
+            r.choice(V.FOODS),
+        )
         made.append(r.choice((
             f"{r.choice(when)}, {a} met {b} in {p}.", f"The {j} gave {a} {o}.", f"{a} is going to cook {f} for {b}.", f"The {an} slept under the table while {a} was reading.", f"{a} wants to {r.choice(V.SKILLS)} but has no time.",
             f"I can't believe the {j} forgot {o}.", f"We have to {r.choice(V.GOALS)} before the end of the year.", f"{r.choice(when)} the {j} walked through {p}.", f"Could you bring me {o}, please?", f"The meeting about {r.choice(V.ECONOMY)} starts at {r.randint(8, 18)}.",
             f"{a} moved to {r.choice(V.CITIES)} because of a new job.", f"Nobody knew why {b} left {r.choice(V.COUNTRIES)}.", f"The weather in {r.choice(V.CITIES)} was terrible.", f"{a} and {b} talked about {r.choice(V.ABSTRACT)} for hours.", f"My {r.choice(('brother', 'sister', 'uncle', 'aunt', 'cousin'))} works as a {j}.",
-            f"The train to {r.choice(V.CITIES)} leaves in {r.randint(5, 50)} minutes.", f"She bought {o} for her {r.choice(('mother', 'father', 'friend'))}.", f"There is a {an} in the garden.", f"He has been learning {r.choice(V.LANGUAGES)} for {r.randint(2, 9)} years.", f"The food was good, but the service was slow.",
+            f"The train to {r.choice(V.CITIES)} leaves in {r.randint(5, 50)} minutes.", f"She bought {o} for her {r.choice(('mother', 'father', 'friend'))}.", f"There is a {an} in the garden.", f"He has been learning {r.choice(V.LANGUAGES)} for {r.randint(2, 9)} years.", "The food was good, but the service was slow.",
         )))  # fmt: skip
     return made
 
@@ -500,7 +958,9 @@ def read_wordnet(folder: Path) -> tuple[list[tuple[str, str]], list[str]]:
             fields = head.split()
             word = fields[4].replace("_", " ").lower()
             sentences += [
-                s[0].upper() + s[1:] + ("" if s[-1] in ".?!" else ".") for s in re.findall(r'"([^"]{25,110})"', gloss) if s.count(" ") >= 4
+                s[0].upper() + s[1:] + ("" if s[-1] in ".?!" else ".")
+                for s in re.findall(r'"([^"]{25,110})"', gloss)
+                if s.count(" ") >= 4
             ]
             if part == "noun" and fields[4] in used and fields[4].islower() and len(word) > 2:
                 words.append((word, gloss.split(";")[0].strip()[:120]))
@@ -526,7 +986,17 @@ def chat_prompts(r: random.Random, words: list[tuple[str, str]], sentences: list
 def vary(r: random.Random, prompt: str) -> str:
     """Small changes of form in a tenth of the prompts: a polite opening, a missing full stop, lower case."""
     u = r.random()
-    if u < 0.04 and prompt[:5] in ("Write", "Expla", "Give ", "Descr", "Creat", "List ", "Tell ", "Summa", "Sugge"):
+    if u < 0.04 and prompt[:5] in (
+        "Write",
+        "Expla",
+        "Give ",
+        "Descr",
+        "Creat",
+        "List ",
+        "Tell ",
+        "Summa",
+        "Sugge",
+    ):
         opening = r.choice(CAPITAL_AFTER[1:5])
         body = prompt[0].lower() + prompt[1:]
         return f"{opening}{body.rstrip('.')}{'?' if opening.startswith('C') else '.'}"

@@ -70,7 +70,11 @@ class TrainSettings:
     def lr_factor(self, progress: float, step: int) -> float:
         """Warm-up, constant for ``hold`` of the run, then linear down to ``final_lr``."""
         warm = min(1.0, (step + 1) / max(self.warmup_steps, 1))
-        fall = 1.0 if progress <= self.hold else 1 - (1 - self.final_lr) * (progress - self.hold) / (1 - self.hold)
+        fall = (
+            1.0
+            if progress <= self.hold
+            else 1 - (1 - self.final_lr) * (progress - self.hold) / (1 - self.hold)
+        )
         return warm * max(fall, self.final_lr)
 
 
@@ -78,7 +82,10 @@ class Corpus:
     """A corpus folder (or several), flat on the device. Sequences are right-padded on the way out."""
 
     def __init__(self, folders: list[Path], device: torch.device) -> None:
-        load = {name: [np.load(f / f"{name}.npy") for f in folders] for name in ("ids", "offsets", "prompt_len", "soft_ids", "soft_p", "kind")}
+        load = {
+            name: [np.load(f / f"{name}.npy") for f in folders]
+            for name in ("ids", "offsets", "prompt_len", "soft_ids", "soft_p", "kind")
+        }
         shift = np.cumsum([0] + [len(x) for x in load["ids"]])
         starts = np.concatenate([o[:-1] + s for o, s in zip(load["offsets"], shift, strict=False)])
         self.length = np.concatenate([np.diff(o) for o in load["offsets"]])
@@ -104,7 +111,9 @@ class Corpus:
         """Token ids int64 [len(rows), width], zero past the end."""
         place = torch.arange(width, device=self.device)
         inside = place[None, :] < self.size[rows][:, None]
-        return torch.where(inside, self.ids[(self.start[rows][:, None] + place).clamp_max(len(self.ids) - 1)].long(), 0)
+        return torch.where(
+            inside, self.ids[(self.start[rows][:, None] + place).clamp_max(len(self.ids) - 1)].long(), 0
+        )
 
     def batches(self, count: int, seed: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """(epoch, number in the epoch, rows) for ever: sequences of near length together, batches in random order."""
@@ -131,13 +140,24 @@ class Blocks:
     weight: Tensor
 
 
-def choose_blocks(corpus: Corpus, rows: Tensor, width: int, anchors: int, levels: int, decay: float, generator: torch.Generator | None = None) -> Blocks:
+def choose_blocks(
+    corpus: Corpus,
+    rows: Tensor,
+    width: int,
+    anchors: int,
+    levels: int,
+    decay: float,
+    generator: torch.Generator | None = None,
+) -> Blocks:
     """Stratified anchors over each response, labels by level. ``read`` are the tokens the GRU reads: anchor, t_1, …"""
     device = corpus.device
     ids = corpus.sequences(rows, width)
     size, prompt = corpus.size[rows], corpus.prompt[rows]
     room = (size - 1 - prompt).clamp_min(1)
-    u = (torch.arange(anchors, device=device) + torch.rand(len(rows), anchors, device=device, generator=generator)) / anchors
+    u = (
+        torch.arange(anchors, device=device)
+        + torch.rand(len(rows), anchors, device=device, generator=generator)
+    ) / anchors
     anchor = prompt[:, None] + torch.minimum((u * room[:, None]).long(), room[:, None] - 1)
     fresh = torch.ones_like(anchor, dtype=torch.bool)
     fresh[:, 1:] = anchor[:, 1:] != anchor[:, :-1]
@@ -176,11 +196,17 @@ class FlexAttention:
         kv = torch.zeros(self.own, tiles, dtype=torch.int32)
         for i in range(self.own):
             mine = self.past + i
-            kv[i] = torch.tensor([mine, *range(self.past), *(t for t in range(self.past, tiles) if t != mine)])
+            kv[i] = torch.tensor(
+                [mine, *range(self.past), *(t for t in range(self.past, tiles) if t != mine)]
+            )
         q = torch.zeros(tiles, self.own, dtype=torch.int32)
         for t in range(tiles):
             i = t - self.past
-            q[t] = torch.arange(self.own) if i < 0 else torch.tensor([i, *(j for j in range(self.own) if j != i)])
+            q[t] = (
+                torch.arange(self.own)
+                if i < 0
+                else torch.tensor([i, *(j for j in range(self.own) if j != i)])
+            )
         self.kv_count = torch.full((1, 1, self.own), 1 + self.past, dtype=torch.int32, device=device)
         self.q_count = torch.ones(1, 1, tiles, dtype=torch.int32, device=device)
         self.q_count[..., : self.past] = self.own
@@ -228,15 +254,35 @@ class Trainer:
         self.embedding = target.embedding
         self.float_embedding = target.embedding.float()
         self.static = settings.flex or settings.compile
-        self.features = torch.zeros(settings.sequences, settings.max_total, len(s.target_layers) * s.hidden, device=self.device, dtype=self.dtype)
-        self.flex = FlexAttention(settings.anchors, s.block_size, settings.max_total, settings.sequences, self.device) if settings.flex else None
-        self.kernel: Callable[..., tuple[Tensor, ...]] = torch.compile(_chunk_gradients, dynamic=False) if settings.compile else _chunk_gradients
-        self.forward: Callable[..., Tensor] = torch.compile(self._backbone, dynamic=False) if settings.compile else self._backbone
+        self.features = torch.zeros(
+            settings.sequences,
+            settings.max_total,
+            len(s.target_layers) * s.hidden,
+            device=self.device,
+            dtype=self.dtype,
+        )
+        self.flex = (
+            FlexAttention(settings.anchors, s.block_size, settings.max_total, settings.sequences, self.device)
+            if settings.flex
+            else None
+        )
+        self.kernel: Callable[..., tuple[Tensor, ...]] = (
+            torch.compile(_chunk_gradients, dynamic=False) if settings.compile else _chunk_gradients
+        )
+        self.forward: Callable[..., Tensor] = (
+            torch.compile(self._backbone, dynamic=False) if settings.compile else self._backbone
+        )
         gru = self.model.unrolled_gru_states if settings.compile else self.model.gru_states
-        self.gru: Callable[..., Tensor] = torch.compile(gru, dynamic=False) if settings.compile and s.domino else gru
+        self.gru: Callable[..., Tensor] = (
+            torch.compile(gru, dynamic=False) if settings.compile and s.domino else gru
+        )
         self.rows = torch.zeros(settings.sequences, dtype=torch.long, device=self.device)
         self.lam = torch.ones((), device=self.device)
-        self.head: Callable[..., Tensor] = torch.compile(self.model.head_hidden, dynamic=False) if settings.compile and s.domino else self.model.head_hidden
+        self.head: Callable[..., Tensor] = (
+            torch.compile(self.model.head_hidden, dynamic=False)
+            if settings.compile and s.domino
+            else self.model.head_hidden
+        )
         self.sampler: VocabularySampler | None = None
 
     def restart(self, settings: TrainSettings) -> None:
@@ -278,9 +324,13 @@ class Trainer:
 
     # ---- one step
 
-    def _backbone(self, features: Tensor, anchor: Tensor, anchor_embedding: Tensor, mask_embedding: Tensor, mask: Any) -> Tensor:
+    def _backbone(
+        self, features: Tensor, anchor: Tensor, anchor_embedding: Tensor, mask_embedding: Tensor, mask: Any
+    ) -> Tensor:
         attend = self.flex.attend(mask) if self.flex is not None else dense_attention(mask)
-        return self.model.backbone(self.model.context(features), anchor, anchor_embedding, mask_embedding, attend)
+        return self.model.backbone(
+            self.model.context(features), anchor, anchor_embedding, mask_embedding, attend
+        )
 
     def width(self, corpus: Corpus, rows: np.ndarray) -> int:
         """Context of this batch: its longest sequence, up to a multiple of 64."""
@@ -297,16 +347,18 @@ class Trainer:
             found = self.features
         if self.flex is not None:
             self.flex.set(blocks.anchor, width)
-            mask = self.flex.mask
+            mask: Any = self.flex.mask
         else:
             mask = block_mask(blocks.anchor, found.shape[1], shape.block_size)
         anchor_token = blocks.ids.gather(1, blocks.anchor)
-        z = self.forward(found, blocks.anchor, self.embedding[anchor_token], self.embedding[shape.mask_token_id], mask).flatten(0, 1)
+        z = self.forward(
+            found, blocks.anchor, self.embedding[anchor_token], self.embedding[shape.mask_token_id], mask
+        ).flatten(0, 1)
         hidden = output = None
         if shape.domino:
             states = self.gru(F.embedding(blocks.read.flatten(0, 1), self.float_embedding))
             hidden = self.head(z, states).flatten(0, 1)
-            output = self.model.embed_proj[2].weight
+            output = self.model.w2
         columns = self.sampler(blocks.labels)  # type: ignore[misc]
         result = dual_cross_entropy(
             z.flatten(0, 1), hidden, output, self.embedding, blocks.labels.flatten(), blocks.soft_ids.flatten(0, 2), blocks.soft_p.flatten(0, 2),
@@ -321,7 +373,7 @@ class Trainer:
         result, blocks = self.loss(corpus, self.rows, width, self.lam)
         result.loss.backward()
         if self.settings.shape.domino:
-            self.model.embed_proj[2].weight.grad.mul_(self.model.row_trained[:, None])  # type: ignore[union-attr]
+            self.model.w2.grad.mul_(self.model.row_trained[:, None])  # type: ignore[union-attr]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip, foreach=True)
         self.optimiser.step()
         self.tally.add(result, blocks)
@@ -376,7 +428,12 @@ class Trainer:
         self.restart(self.settings)
         return took
 
-    def run(self, corpus: Corpus, evaluate: Callable[[TrainDrafter], dict[str, Any]] | None = None, deadline: float | None = None) -> dict[str, Any]:
+    def run(
+        self,
+        corpus: Corpus,
+        evaluate: Callable[[TrainDrafter], dict[str, Any]] | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """Train until the limit; writes ``log.jsonl`` and checkpoints. ``deadline`` (monotonic) shortens ``limit_s``.
 
         Time spent in evaluation counts. Returns the summary that the model card quotes.
@@ -405,15 +462,28 @@ class Trainer:
                     entry = {"step": self.step_number, "seconds": round(now - began, 2), "progress": round(progress, 4), "epoch": epoch, "lambda": round(s.lam(progress), 4),
                              "lr_factor": round(s.lr_factor(progress, self.step_number), 5), "steps_per_second": round((self.step_number - marked) / (now - mark), 2), **self.tally.take()}  # fmt: skip
                     if not math.isfinite(entry["base_loss"]):
-                        raise FloatingPointError(f"the loss is {entry['base_loss']} at step {self.step_number}")
+                        raise FloatingPointError(
+                            f"the loss is {entry['base_loss']} at step {self.step_number}"
+                        )
                     log.write(json.dumps(entry) + "\n")
                     log.flush()
                     mark, marked = now, self.step_number
                     bar.n = int(1000 * progress)
-                    bar.set_postfix_str(f"step {self.step_number}, base {entry['base_loss']:.3f}, final {entry['final_loss']:.3f}, {entry['steps_per_second']}/s")
+                    bar.set_postfix_str(
+                        f"step {self.step_number}, base {entry['base_loss']:.3f}, final {entry['final_loss']:.3f}, {entry['steps_per_second']}/s"
+                    )
                 if pending and progress >= pending[0] and evaluate is not None:
                     pending.pop(0)
-                    log.write(json.dumps({"step": self.step_number, "progress": round(progress, 4), "evaluation": evaluate(self.model)}) + "\n")
+                    log.write(
+                        json.dumps(
+                            {
+                                "step": self.step_number,
+                                "progress": round(progress, 4),
+                                "evaluation": evaluate(self.model),
+                            }
+                        )
+                        + "\n"
+                    )
                     log.flush()
                     mark, marked = time.monotonic(), self.step_number
                 if time.monotonic() - last_save > s.checkpoint_every_s:
@@ -464,7 +534,16 @@ class Tally:
     def add(self, result: LossResult, blocks: Blocks) -> None:
         levels = len(self.sums)
         real = (blocks.labels >= 0).flatten().float()
-        table = torch.stack([result.losses[:, 0] * real, result.losses[:, 1] * real, result.hits[:, 0] * real, result.hits[:, 1] * real, real], -1)
+        table = torch.stack(
+            [
+                result.losses[:, 0] * real,
+                result.losses[:, 1] * real,
+                result.hits[:, 0] * real,
+                result.hits[:, 1] * real,
+                real,
+            ],
+            -1,
+        )
         self.sums += table.view(-1, levels, 5).sum(0)
 
     def take(self) -> dict[str, Any]:

@@ -151,9 +151,13 @@ SPORTS = _words("""soccer|basketball|tennis|volleyball|baseball|cricket|rugby|ho
 snowboarding|surfing|sailing|rowing|boxing|judo|karate|fencing|archery|gymnastics|athletics|climbing|hiking|badminton|table tennis|
 chess|the Olympic Games|the World Cup|the Tour de France|marathons|triathlons|yoga|dance|skating|horse riding|diving""")
 
-LANGUAGES = _words("""Spanish|French|German|Italian|Portuguese|Dutch|Latin|Swedish|Polish|Russian|Japanese|Chinese|Turkish""")
+LANGUAGES = _words(
+    """Spanish|French|German|Italian|Portuguese|Dutch|Latin|Swedish|Polish|Russian|Japanese|Chinese|Turkish"""
+)
 
-PROGRAMMING = _words("""Python|JavaScript|Java|C|C++|C#|Go|Rust|Ruby|PHP|TypeScript|Bash|SQL|Kotlin|Swift|R""")
+PROGRAMMING = _words(
+    """Python|JavaScript|Java|C|C++|C#|Go|Rust|Ruby|PHP|TypeScript|Bash|SQL|Kotlin|Swift|R"""
+)
 
 CODE_CONCEPTS = _words("""recursion|closures|decorators|generators|iterators|list comprehensions|dictionaries|sets|tuples|lambda
 functions|classes|inheritance|polymorphism|encapsulation|abstract classes|interfaces|exceptions|context managers|threads|processes|
