@@ -259,7 +259,7 @@ window.DominoLessons = (() => {
       });
       const answered = this.lessons.filter(({ id }) => this.done.has(id)).length;
       this.count.textContent = answered ? `${answered} of ${this.lessons.length} answered` : "";
-      this.again.hidden = !answered;
+      this.again.hidden = this.count.parentElement.hidden = !answered;
     }
 
     restart() {
