@@ -5,6 +5,7 @@ The figures are recomputed here with pandas, straight from the CSV files, withou
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -199,23 +200,43 @@ def test_own_runs_are_kept_apart_and_named(tmp_path: Path) -> None:
     library = write_library(tmp_path / "traces")
     (tmp_path / "tau.csv").write_text(
         "pair,drafter,method,budget,top_m,temperature,set,prompts,tau,tau_low,tau_high,tokens_per_second\n"
-        "default,own,marginal,16,64,0.0,math,20,2.0,1.8,2.2,30\n"
+        "default,own,marginal,16,,0.0,math,20,2.0,1.8,2.2,30\n"
         "default,own,static,16,64,0.0,math,20,2.5,2.3,2.7,29\n"
         "default,own,dominotree,16,64,0.0,math,20,2.4,2.2,2.6,\n"
-        "default,own,domino,16,64,0.0,math,20,2.25,2.0,2.5,28\n",
+        "default,own,dominotree,16,64,0.0,code,20,3.4,3.2,3.6,\n"
+        "default,own,static,16,64,0.0,code,20,3.3,3.2,3.6,\n"
+        "default,own,marginal,16,,0.0,code,20,3.0,2.9,3.1,\n"
+        "default,own,dominotree,16,64,0.0,all,40,9.9,,,\n"
+        "default,own,dominotree,16,full,0.0,math,20,2.45,2.2,2.6,\n"
+        "default,own,domino,,,0.0,math,20,2.25,2.0,2.5,28\n"
+        "default,plain,ddtree,16,,0.0,code,20,3.9,3.2,4.1,\n",
         encoding="utf-8",
     )
     found = benchmarks.data(library, evaluation=tmp_path)
     chart = found["charts"]["own"]
     rows = [dict(zip(chart["columns"], row, strict=True)) for row in chart["rows"]]
-    measured = [r for r in rows if r["runs"] == "evaluation sets"]
-    assert [(r["method"], r["budget"], r["tau"], r["tau_low"], r["tokens_per_second"]) for r in measured] == [
-        ("marginal", 16, 2.0, 1.8, 30), ("static", 16, 2.5, 2.3, 29),
-        ("dominotree", 16, 2.4, 2.2, None), ("domino", None, 2.25, 2.0, 28),
-    ]  # fmt: skip
-    text = chart["takeaways"]["evaluation sets|default|own|0|16"]
-    assert "τ 2.00 → 2.50 → 2.40" in text and "highest on 0 of 1" in text
-    assert "on math Static-corrected tree is ahead (2.50 against 2.40)" in text
+    measured = {(r["method"], r["set"], r["top_m"]): r for r in rows if r["runs"] == "evaluation sets"}
+    assert len(measured) == 10
+    row = measured["static", "Math prompts", 64]
+    assert (row["budget"], row["tau"], row["tau_low"], row["tokens_per_second"]) == (16, 2.5, 2.3, 29)
+    assert measured["dominotree", "Math prompts", 64]["tokens_per_second"] is None
+    assert measured["domino", "Math prompts", None]["budget"] is None
+    assert measured["ddtree", "Code prompts", None]["view"] is None, (
+        "a drafter without conditional trees stands beside"
+    )
+    text = chart["takeaways"]["evaluation sets|default|own|0|64|16"]
+    assert "τ 2.50 → 2.90 → 2.90 for" in text and "(mean of 2)" in text, (
+        "the row of means is no set of its own"
+    )
+    assert "highest on 0 of 2" in text
+    assert "on Math prompts Static-corrected tree is ahead (2.50 against 2.40)" in text
+    assert "on Code prompts DDTree on its own drafter is ahead (3.90 against 3.40)" in text.replace(
+        "DDTree@16", "DDTree"
+    )
+    assert (
+        "2.00 → 2.45 for marginal → conditional"
+        in chart["takeaways"]["evaluation sets|default|own|0|full|16"]
+    )
     ours = [r for r in rows if r["runs"] == "recorded prompts"]
     assert len(ours) == 3 * len(RECORDED)
     for row in ours:
@@ -232,6 +253,32 @@ def test_own_runs_are_kept_apart_and_named(tmp_path: Path) -> None:
     )
 
 
+def test_sentences_of_our_own_evaluation(said: dict[str, Any]) -> None:
+    path = benchmarks.EVALUATION / "tau.csv"
+    if not path.is_file():
+        assert not said["own"]
+        return
+    rows = pd.read_csv(path, dtype={"top_m": str})
+    rows = rows[rows.set != "all"]
+    domino = set(rows[rows.method == "dominotree"].drafter)
+    for key, text in said["own"].items():
+        _, pair, drafter, heat, top_m, budget = key.split("|")
+        here = rows[(rows.pair == pair) & (rows.temperature == float(heat))]
+        here = here[(here.drafter == drafter) | ~here.drafter.isin(domino)]
+        here = here[here.budget.isna() | (here.budget == float(budget))]
+        here = here[here.top_m.isna() | (here.top_m.astype(str) == top_m)]
+        wide = here.assign(name=here.method + here.drafter.isin(domino).map({True: "", False: "*"})).pivot(
+            index="set", columns="name", values="tau"
+        )
+        told = numbers(text.partition(":")[2].partition(";")[0].partition(" for ")[0])
+        steps = [m for m in ("marginal", "static", "dominotree") if m in wide]
+        assert told == [float(f"{v:.2f}") for v in wide[steps].mean()]
+        most = (wide.idxmax(axis=1) == "dominotree").sum()
+        assert f"highest on {most} of {len(wide)}" in text
+        for kind in wide.index[wide.idxmax(axis=1) != "dominotree"]:
+            assert f"({wide.loc[kind].max():.2f} against {wide.loc[kind, 'dominotree']:.2f})" in text
+
+
 def test_a_table_that_lacks_a_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "tau.csv").write_text("pair,method\ndefault,ar\n", encoding="utf-8")
     with pytest.raises(ValueError, match="tau.csv lacks the column drafter"):
@@ -240,7 +287,7 @@ def test_a_table_that_lacks_a_column_is_named(tmp_path: Path) -> None:
 
 def test_the_json_is_small_and_strict(found: dict[str, Any]) -> None:
     text = benchmarks.to_json(found)
-    assert len(text.encode()) < 150_000
+    assert len(gzip.compress(text.encode())) < 60_000, "a first visit has 2 MB, most of them Plotly"
     again = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert again["charts"]["methods"]["rows"] == found["charts"]["methods"]["rows"]
 

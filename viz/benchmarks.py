@@ -59,6 +59,7 @@ OWN_COLUMNS = (
     "tau", "tau_low", "tau_high", "tokens_per_second", "machine", "date",
 )  # fmt: skip
 RECORDED, EVALUATED = "recorded prompts", "evaluation sets"
+MEAN = "Mean of the sets"
 
 Row = dict[str, Any]
 Key = Callable[[Row], Any]
@@ -347,56 +348,61 @@ def evaluated(folder: Path = EVALUATION) -> list[Row]:
             "runs": EVALUATED,
             "target": full["target"] or full["pair"],
             "temperature": full["temperature"] or 0.0,
+            "set": MEAN if full["set"] == "all" else f"{KINDS.get(full['set'], full['set'])} prompts",
         }
         rows.append(full)
     return rows
 
 
 def own(rows: list[Row]) -> Row:
-    """Our own runs. Key: runs|pair|drafter|temperature|budget; chains and plain decoding stand with every budget."""
+    """Our own runs. Key: runs|pair|view|temperature|top_m|budget; what is None in a row stands with every value.
+
+    ``view`` is the drafter, but None where it has no conditional tree (a DFlash drafter): its chain and its DDTree
+    stand beside each Domino drafter of the pair.
+    """
+    kinds: dict[tuple[str, str], set[str]] = {}
+    for row in rows:
+        kinds.setdefault((row["runs"], row["pair"]), set())
+        if row["method"] == "dominotree":
+            kinds[row["runs"], row["pair"]].add(row["drafter"])
+    rows = [
+        {**row, "view": row["drafter"] if row["drafter"] in found or not found else None}
+        for row in rows
+        for found in [kinds[row["runs"], row["pair"]]]
+    ]
+    views = ("runs", "pair", "view", "temperature", "top_m", "budget")
     said = {}
-    shown = ("runs", "pair", "drafter", "temperature")
-    for group in dict.fromkeys(tuple(r[n] for n in shown) for r in rows):
-        here = [r for r in rows if tuple(r[n] for n in shown) == group]
-        for budget in sorted({r["budget"] for r in here if r["budget"] is not None}):
-            chosen = [r for r in here if r["budget"] in (None, budget)]
-            at = {(r["set"], r["method"]): r["tau"] for r in chosen}
-            sets = [s for s in _values(chosen, "set") if (s, "dominotree") in at]
-            key = "|".join([str(group[0]), group[1], group[2], f"{group[3]:g}", f"{budget:g}"])
-            said[key] = _own_sentence(at, sets, group, budget)
-    return _table(rows, said, OWN_COLUMNS)
+    for view in dict.fromkeys(tuple(row[n] for n in views) for row in rows if row["method"] == "dominotree"):
+        chosen = [r for r in rows if all(r[n] in (None, value) for n, value in zip(views, view, strict=True))]
+        key = "|".join(f"{v:g}" if isinstance(v, int | float) else v or "" for v in view)
+        said[key] = _own_sentence(chosen, view)
+    return _table(rows, said, (*OWN_COLUMNS, "view"))
 
 
-def _own_sentence(
-    at: dict[tuple[str, str], float], sets: list[str], group: tuple[Any, ...], budget: float
-) -> str:
-    head = f"Our run, {_heat(group[3])}, {budget:g} nodes"
-    ladder = [m for m in ("marginal", "static", "dominotree") if sets and all((s, m) in at for s in sets)]
-    if not ladder or ladder == ["dominotree"]:
-        return (
-            f"{head}: τ " + listed([f"{at[s, 'dominotree']:.2f} on {s}" for s in sets]) + "."
-            if sets
-            else f"{head}."
-        )
-    names = {"marginal": "marginal", "static": "static-corrected", "dominotree": "conditional"}
-    means = [statistics.fmean(at[s, m] for s in sets) for m in ladder]
-    text = (
-        f"{head}: τ {' → '.join(f'{m:.2f}' for m in means)} for {' → '.join(names[m] for m in ladder)} "
-        f"(mean of {len(sets)}); "
-    )
-    others = {s: {m: t for (where, m), t in at.items() if where == s and m != "dominotree"} for s in sets}
-    ahead = {
-        s: max(o, key=lambda m: o[m]) for s, o in others.items() if max(o.values()) > at[s, "dominotree"]
-    }
-    text += f"conditional is highest on {len(sets) - len(ahead)} of {len(sets)}"
-    for name, method in ahead.items():
-        title = METHODS[method].title if method in METHODS else method
-        text += (
-            f"; on {name} {title} is ahead ({others[name][method]:.2f} against {at[name, 'dominotree']:.2f})"
-        )
-    if group[0] == RECORDED:
-        text += ". One prompt each: an illustration, no measurement"
-    return text + "."
+def _own_sentence(rows: list[Row], view: tuple[Any, ...]) -> str:
+    runs, heat, budget = view[0], view[3], view[5]
+    at: dict[str, dict[str, float]] = {}  # set -> name of the method -> τ
+    for row in rows:
+        title = METHODS[row["method"]].title if row["method"] in METHODS else row["method"]
+        name = row["method"] if row["view"] else f"{title} on its own drafter"
+        if row["set"] != MEAN:
+            at.setdefault(row["set"], {})[name] = row["tau"]
+    at = {name: found for name, found in at.items() if "dominotree" in found}
+    head = f"Our run, {_heat(heat)}" + (f", {budget:g} nodes" if budget else "")
+    steps = {"marginal": "marginal", "static": "static-corrected", "dominotree": "conditional"}
+    ladder = [m for m in steps if all(m in found for found in at.values())]
+    means = [statistics.fmean(found[m] for found in at.values()) for m in ladder]
+    text = f"{head}: τ {' → '.join(f'{m:.2f}' for m in means)} for {' → '.join(steps[m] for m in ladder)}"
+    text += f" (mean of {len(at)})" if len(at) > 1 else f" on {next(iter(at))}"
+    rivals = {name: {m: t for m, t in found.items() if m != "dominotree"} for name, found in at.items()}
+    if any(rivals.values()):
+        best = {name: max(found, key=lambda m: found[m]) for name, found in rivals.items() if found}
+        ahead = {name: m for name, m in best.items() if rivals[name][m] > at[name]["dominotree"]}
+        text += f"; conditional is highest on {len(best) - len(ahead)} of {len(best)}"
+        for name, method in ahead.items():
+            title = METHODS[method].title if method in METHODS else method
+            text += f"; on {name} {title} is ahead ({rivals[name][method]:.2f} against {at[name]['dominotree']:.2f})"
+    return f"{text}. One prompt each: an illustration, no measurement." if runs == RECORDED else f"{text}."
 
 
 # ---- all of it

@@ -44,6 +44,12 @@
     static: { symbol: "diamond-wide-open", colour: "ink", size: 12 },
     dominotree: { symbol: "star", colour: "accent", size: 16 },
   };
+  /* On a drafter of their own, beside a Domino drafter's runs. */
+  const OWN_PLAIN = {
+    dflash: { symbol: "triangle-down-open", colour: "warn", size: 10 },
+    ddtree: { symbol: "bowtie-open", colour: "warn", size: 11 },
+    marginal: { symbol: "bowtie-open", colour: "warn", size: 11 },
+  };
   const WIDTHS = {
     alpaca: { symbol: "circle", colour: "accent", size: 9, dash: "solid" },
     gsm8k: { symbol: "square-open", colour: "ink", size: 9, dash: "dash" },
@@ -101,7 +107,7 @@
   /** A group of buttons of which one is pressed. `options`: [[value, title], …]. */
   class Choice {
     constructor(label, options, value, onChange) {
-      this.value = value;
+      this.value = this.usual = value;
       this.onChange = onChange;
       this.group = h("div.segments", { role: "group", "aria-label": label });
       this.element = h("div.choice", null, h("span.choice-label", null, label), this.group);
@@ -110,7 +116,8 @@
     }
     setOptions(options) {
       this.options = options;
-      if (options.length && !options.some(([value]) => value === this.value)) this.value = options[0][0];
+      const values = options.map(([value]) => value);
+      this.value = [this.value, this.usual].find((value) => values.includes(value)) ?? values[0] ?? null;
       this.group.replaceChildren(
         ...options.map(([value, title]) => h("button.segment", { type: "button", "data-value": String(value), onclick: () => this.set(value) }, h("span", null, title))),
       );
@@ -325,12 +332,13 @@
 
     ownChart(change) {
       const rows = this.rows("own");
-      const names = ["runs", "pair", "drafter", "temperature", "budget"];
-      const titles = { runs: "Texts", pair: "Pair", drafter: "Drafter", temperature: "Temperature", budget: "Nodes" };
+      const names = ["runs", "pair", "view", "temperature", "top_m", "budget"];
+      const titles = { runs: "Texts", pair: "Pair", view: "Drafter", temperature: "Temperature", top_m: "Top-M", budget: "Nodes" };
+      const usual = { temperature: 0, top_m: 64, budget: 16 };
       this.own = Object.fromEntries(
         names.map((name) => [
           name,
-          new Choice(titles[name], [], null, (what) => {
+          new Choice(titles[name], [], usual[name] ?? null, (what) => {
             this.settleOwn();
             change("own")(what);
           }),
@@ -351,15 +359,15 @@
       return chart;
     }
 
-    /** Offer only what exists with the choices before it. Chains have no budget and stand with every one. */
+    /** Offer only what exists with the choices before it. What is null in a row stands with every value. */
     settleOwn() {
       let rows = this.rows("own");
       for (const name of this.ownNames) {
         const values = distinct(rows, name).filter((v) => v !== null);
-        if (name === "budget" || name === "temperature") values.sort((a, b) => a - b);
+        if (name in { budget: 1, temperature: 1, top_m: 1 }) values.sort((a, b) => (a === "full") - (b === "full") || a - b);
         this.own[name].setOptions(values.map((v) => [v, name === "runs" ? v[0].toUpperCase() + v.slice(1) : String(v)]));
         const value = this.own[name].value;
-        rows = rows.filter((row) => row[name] === value || (name === "budget" && row[name] === null));
+        rows = rows.filter((row) => row[name] === value || row[name] === null);
       }
       return rows;
     }
@@ -481,10 +489,10 @@
         marker: this.marker(s.mark, narrow ? 0.8 : 1),
         cliponaxis: false,
         ...(s.points.some((p) => p.low !== null && p.low !== undefined)
-          ? { error_x: { type: "data", symmetric: false, array: s.points.map((p) => p.high - p.x), arrayminus: s.points.map((p) => p.x - p.low), color: c[s.mark.colour], thickness: 1.5, width: 4 } }
+          ? { error_x: { type: "data", symmetric: false, array: s.points.map((p) => (p.high === null ? null : p.high - p.x)), arrayminus: s.points.map((p) => (p.low === null ? null : p.x - p.low)), color: c[s.mark.colour], thickness: 1.5, width: 4 } }
           : {}),
       }));
-      const shapes = links.map((l) => ({
+      const shapes = links.filter((l) => !l.hidden).map((l) => ({
         type: "line", layer: "between", x0: l.from, x1: l.to, y0: l.y, y1: l.y,
         line: { width: 4, color: c[l.delta < 0 ? "warn" : "accent"] }, opacity: 0.35,
       }));
@@ -723,24 +731,34 @@
       const rows = this.rows("own").length ? this.settleOwn() : [];
       if (!rows.length) return { empty: "No runs of our own are here yet: they come from assets/traces and assets/eval/tau.csv.", table: { columns: [], rows: [] } };
       const first = rows[0];
-      const title = (method) => this.data.methods[method] || method;
-      const where = distinct(rows.filter((r) => r.machine), "machine").join("; ") || "machine not noted";
+      const key = (r) => (r.view === null ? `${r.method} on its own drafter` : r.method);
+      const title = (name) => {
+        const [method, ...rest] = name.split(" ");
+        return [this.data.methods[method] || method, ...rest].join(" ");
+      };
+      const machines = distinct(rows.filter((r) => r.machine), "machine").join("; ");
       const dates = distinct(rows.filter((r) => r.date), "date").sort();
-      const when = dates.length > 1 ? `${dates[0]} to ${dates.at(-1)}` : dates[0] || "date not noted";
-      const size = first.target.toLowerCase().startsWith("smollm2-135m") || first.pair === "default" ? "SmolLM2-135M" : first.target;
-      this.charts.own.source.textContent = `Our run: ${size}, ${first.drafter}, ${where}, ${when}. Another model, drafter and text than the published figures: compare the order, not the height.`;
+      const when = dates.length > 1 ? `${dates[0]} to ${dates.at(-1)}` : dates[0];
+      const size = first.pair === "default" ? "SmolLM2-135M" : first.target;
+      const drafter = rows.find((r) => r.view !== null).drafter;
+      const how = first.runs === "evaluation sets" ? "accepted along the target's own texts (no clock involved), 95 % bootstrap intervals over prompts" : "";
+      this.charts.own.source.textContent = `Our run: ${[size, drafter, machines, when, how].filter(Boolean).join(", ")}. Another model, drafter and text than the published figures: compare the order, not the height.`;
       const sets = distinct(rows, "set");
-      const of = (set, method) => rows.find((r) => r.set === set && r.method === method);
-      const twin = rows.some((r) => r.method === "ddtree") && sets.every((s) => of(s, "ddtree")?.tau === of(s, "marginal")?.tau);
-      const methods = Object.keys(OWN).filter((m) => rows.some((r) => r.method === m) && !(twin && m === "ddtree"));
-      const others = distinct(rows, "method").filter((m) => !(m in OWN));
-      const marks = { ...OWN, ...Object.fromEntries(others.map((m) => [m, OWN.ddtree])) };
-      const series = [...methods, ...others].map((method) => ({
+      const of = (set, method) => rows.find((r) => r.set === set && key(r) === method);
+      const twin = rows.some((r) => key(r) === "ddtree") && sets.every((s) => of(s, "ddtree")?.tau === of(s, "marginal")?.tau);
+      const known = distinct(rows.map((r) => ({ key: key(r) })), "key").filter((m) => !(twin && m === "ddtree"));
+      const order = Object.keys(OWN);
+      const place = (name) => (name in OWN ? order.indexOf(name) + 1 : 0.5);
+      const methods = known.sort((a, b) => place(a) - place(b));
+      const marks = Object.fromEntries(methods.map((m) => [m, OWN[m] || OWN_PLAIN[m.split(" ")[0]] || OWN.ddtree]));
+      const spread = rows.some((r) => r.tau_low !== null); // intervals would cover each other on one line
+      const shift = (method) => (spread ? (methods.length - 1 - 2 * methods.indexOf(method)) * (0.4 / methods.length) : 0);
+      const series = methods.map((method) => ({
         name: title(method),
         mark: marks[method],
-        points: only(rows, { method }).map((r) => ({
+        points: rows.filter((r) => key(r) === method).map((r) => ({
           x: r.tau,
-          y: sets.indexOf(r.set),
+          y: sets.indexOf(r.set) + shift(method),
           low: r.tau_low,
           high: r.tau_high,
           text: `<b>${title(method)}</b>, ${r.set}: τ ${number(r.tau)}${r.tau_low === null ? "" : ` [${number(r.tau_low)}, ${number(r.tau_high)}]`}<br>our run, ${size}, ${r.prompts === 1 ? "1 prompt" : `${r.prompts} prompts`}${r.tokens_per_second === null ? "" : `, ${number(r.tokens_per_second, 1)} tokens/s`}`,
@@ -751,17 +769,17 @@
         .map((s) => {
           const [from, to] = [of(s, "marginal").tau, of(s, "dominotree").tau];
           const delta = 100 * (to / from - 1);
-          return { y: sets.indexOf(s), from, to, delta, text: `${signed(delta)} %` };
+          return { y: sets.indexOf(s), from, to, delta, hidden: spread, text: `${signed(delta)} %` };
         });
-      const figure = this.dots({ names: sets, series, links, axis: METRICS.tau.axis, range: [0, Math.max(...rows.map((r) => r.tau_high ?? r.tau)) * 1.06], column: links.length ? "vs marg." : "", height: Math.max(34, Math.min(90, 272 / sets.length)), narrow: this.charts.own.narrow });
+      const figure = this.dots({ names: sets, series, links, axis: METRICS.tau.axis, range: [0.7, Math.max(...rows.map((r) => r.tau_high ?? r.tau)) * 1.06], column: links.length ? "vs marg." : "", height: spread ? 13 * methods.length + 8 : Math.max(34, Math.min(90, 272 / sets.length)), narrow: this.charts.own.narrow });
       const o = this.own;
       return {
         ...figure,
         takeaway: this.takeaway("own", ...this.ownNames.map((n) => o[n].value)),
-        legend: [...methods, ...others].reverse().map((m) => [marks[m], title(m) + (twin && m === "marginal" ? " = DDTree on these logits" : "")]),
+        legend: [...methods].reverse().map((m) => [marks[m], title(m) + (twin && m === "marginal" ? " = DDTree on these logits" : "")]),
         table: {
           columns: ["Texts", "Method", "Nodes", "Temperature", "Prompts", "τ", "Low", "High", "Tokens/s", "Drafter", "Machine", "Date"],
-          rows: rows.map((r) => [r.set, title(r.method), r.budget, r.temperature, r.prompts, number(r.tau), r.tau_low === null ? null : number(r.tau_low), r.tau_high === null ? null : number(r.tau_high), r.tokens_per_second === null ? null : number(r.tokens_per_second, 1), r.drafter, r.machine, r.date]),
+          rows: rows.map((r) => [r.set, title(key(r)), r.budget, r.temperature, r.prompts, number(r.tau), r.tau_low === null ? null : number(r.tau_low), r.tau_high === null ? null : number(r.tau_high), r.tokens_per_second === null ? null : number(r.tokens_per_second, 1), r.drafter, r.machine, r.date]),
         },
       };
     }

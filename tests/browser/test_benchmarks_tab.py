@@ -43,7 +43,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("benchmarks")
     page = folder / "benchmarks.html"
     page.write_text(
-        benchmarks.standalone(benchmarks.data(write_library(folder / "traces"))), encoding="utf-8"
+        benchmarks.standalone(benchmarks.data(write_library(folder / "traces"), evaluation=folder)),
+        encoding="utf-8",
     )
     return page
 
@@ -244,5 +245,32 @@ def test_tab_of_the_page_loads_when_it_is_first_opened(chromium: Browser, tmp_pa
             )
             assert all(url.startswith((address, "data:", "blob:")) for url in asked)
             assert errors == []
+    finally:
+        context.close()
+
+
+def test_own_intervals_stand_below_each_other(chromium: Browser, tmp_path: Path) -> None:
+    lines = [
+        f"default,own,{m},16,,0.0,math,9,{t},{t - 0.3},{t + 0.3},"
+        for m, t in (("marginal", 2.0), ("static", 2.1), ("dominotree", 2.05))
+    ]
+    header = "pair,drafter,method,budget,top_m,temperature,set,prompts,tau,tau_low,tau_high,tokens_per_second"
+    (tmp_path / "tau.csv").write_text("\n".join([header, *lines]), encoding="utf-8")
+    file = tmp_path / "own.html"
+    file.write_text(benchmarks.standalone(benchmarks.data(evaluation=tmp_path)), encoding="utf-8")
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    try:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        page.wait_for_selector(DRAWN)
+        drawn = plotted(page, "own")
+        assert len({trace["y"][0] for trace in drawn}) == 3, "one line each"
+        assert "highest on 0 of 1" in sentence(page, "own")
+        assert page.locator("[data-chart=own] .errorbar").count() == 3
+        page.evaluate(
+            "() => benchmarks.load({...benchmarks.data, charts: {...JSON.parse(document.getElementById('data').textContent).charts, own: {columns: [], rows: [], takeaways: {}}}})"
+        )
+        page.wait_for_selector(DRAWN)
+        assert "No runs of our own" in page.inner_text("[data-chart=own] .dp-bench-empty")
     finally:
         context.close()
