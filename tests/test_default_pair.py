@@ -108,7 +108,7 @@ def write_drafter(folder: Path, seed: int = 0, head: bool = True) -> dict[str, t
         "layers.0.mlp.up_proj.weight": draw(96, 64),
     }
     if head:
-        tensors["embed_proj.2.weight"] = draw(9, 32)
+        tensors["embed_proj.2.weight"] = draw(64, 32)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tensors, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "dtype": "bfloat16"}))
@@ -468,6 +468,26 @@ def test_packing_keeps_names_shapes_vectors_and_most_of_the_values(tmp_path: Pat
     ).read_bytes()
 
 
+def test_a_matrix_of_mostly_zero_rows_is_stored_by_its_rows(tmp_path: Path) -> None:
+    source = write_drafter(tmp_path / "source")
+    name = "embed_proj.2.weight"
+    source[name][torch.arange(len(source[name])) % 4 > 0] = 0
+    save_file(source, tmp_path / "source" / "model.safetensors")
+    dense = (tmp_path / "dense", {**source, name: torch.randn_like(source[name])})
+    write_drafter(dense[0])
+    save_file(dense[1], dense[0] / "model.safetensors")
+    errors = pack(tmp_path / "source", tmp_path / "packed")
+    pack(dense[0], tmp_path / "packed-dense")
+    sizes = [(tmp_path / p / "model.gguf").stat().st_size for p in ("packed", "packed-dense")]
+    assert sizes[0] < sizes[1]
+    (tmp_path / "out").mkdir()
+    unpack(tmp_path / "packed", tmp_path / "out")
+    back = load_file(tmp_path / "out" / "model.safetensors")
+    assert back.keys() == source.keys() and back[name].shape == source[name].shape
+    assert torch.equal((back[name] == 0).all(1), (source[name] == 0).all(1))
+    assert 0 < errors[name] < 6e-3
+
+
 def test_searched_scales_lose_less_than_the_usual_ones() -> None:
     weight = np.random.default_rng(2).standard_normal((40, 4 * BLOCK)).astype(np.float32)
     kind = gguf.GGMLQuantizationType.Q8_0
@@ -494,13 +514,16 @@ def test_packing_something_else_is_one_sentence(tmp_path: Path) -> None:
 SHIPPED = Path(default_pair.__file__).parents[1] / "assets" / "models"
 
 
+def test_shipped_drafters_are_small_together() -> None:
+    assert sum(f.stat().st_size for f in SHIPPED.rglob("*") if f.is_file()) <= 28_000_000
+
+
 @pytest.mark.parametrize("folder", sorted(p for p in SHIPPED.iterdir() if p.is_dir()), ids=lambda p: p.name)
-def test_shipped_drafters_are_small_and_documented(folder: Path) -> None:
-    assert sum(f.stat().st_size for f in folder.iterdir()) <= 17_000_000
+def test_shipped_drafters_are_documented(folder: Path) -> None:
     assert "Apache-2.0" in (folder / "README.md").read_text("utf-8")
     reader = gguf.GGUFReader(folder / "model.gguf")
     assert len(reader.fields["dominotree.source_sha256"].contents()) == 64
-    assert {t.tensor_type.name for t in reader.tensors} == {"Q8_0", "F32"}
+    assert {t.tensor_type.name for t in reader.tensors} <= {"Q8_0", "F32", "I32"}
 
 
 @pytest.mark.pair
