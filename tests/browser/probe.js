@@ -80,12 +80,12 @@ const probe = {
     const { tree } = p.panes[0];
     const chips = tree.current.g.chips;
     const under = { held: tree.colours.accent, anchor: tree.colours.ink };
-    for (const t of tree.plot.data) {
-      if (t.mode !== "text" || !t.text.length) continue;
-      const ground = (chips && under[t.name.split(" ")[0]]) || getComputedStyle(p.root).backgroundColor;
-      const found = ratio(rgb(t.textfont.color), rgb(ground));
-      if (found < 4.5) low.push([t.name, found.toFixed(2)]);
-    }
+    const { customdata, textfont } = tree.plot.data.find((t) => t.mode === "text");
+    customdata.forEach((kind, i) => {
+      const ground = (chips && under[kind]) || getComputedStyle(p.root).backgroundColor;
+      const found = ratio(rgb(textfont.color[i]), rgb(ground));
+      if (found < 4.5) low.push([kind, found.toFixed(2)]);
+    });
     return low;
   },
 

@@ -14,6 +14,7 @@
   const ROOMY = { gap: 9, pad: 9, bus: 20, spineFont: 17 };
   const COMPACT = { gap: 7, pad: 5, bus: 12, spineFont: 15 };
   const LEAST = 38; // px of label that a column keeps; a tree that is deeper than that allows is wider than its box
+  const MOST_LABELS = 96; // in a crowded tree
   const SIZES = {
     chip: 22,
     spineChip: 30,
@@ -160,6 +161,11 @@
         if (g.y[i] - (k ? g.y[column[k - 1]] : 0) < size) shown[i] = 0;
       });
     }
+    // More labels than a reader takes in only cost time: the likeliest stay.
+    const rest = [];
+    for (let i = 0; i < g.n; i++) if (shown[i] && drawn(i) && !g.emitted[i]) rest.push(i);
+    rest.sort((a, b) => g.score[b] - g.score[a] || a - b);
+    for (const i of rest.slice(MOST_LABELS)) shown[i] = 0;
     return shown;
   }
 
