@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from dominotree.bench.accepted import rounds_along
 from dominotree.checkpoints import Pair, load_drafter, load_target, read_config
 from dominotree.decode import Settings
 from dominotree.drafter import DrafterConfig
-from dominotree.train import config, data, export, prompts
+from dominotree.train import cli, config, data, export, plot, prompts
 from dominotree.train.drafter import DrafterShape, TrainDrafter, block_mask, dense_attention
 from dominotree.train.evaluate import Options, Text, evaluate, walk
 from dominotree.train.generate import (
@@ -483,6 +483,54 @@ def test_full_vocabulary_and_calibration(target: BatchedTarget, corpus: Path, tr
         assert rows and all(0 <= p <= 1 and 0 <= g <= 1 and n > 0 for n, p, g in rows)
     depths = whole.depths("dominotree@8")
     assert depths == sorted(depths, reverse=True)
+
+
+def test_the_whole_recipe_runs_from_one_command(folder: Path, tmp_path: Path):
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [2, 7]}))
+    given = prompt_set(30)
+    given.split[:3] = 1
+    given.save(tmp_path / "prompts.npz")
+    shape = {k: v for k, v in asdict(SHAPE).items() if k not in ("domino", "shift_label")} | {
+        "target_layers": [0, 2]
+    }
+    small = {
+        "sequences": 3,
+        "anchors": 8,
+        "max_total": 64,
+        "columns": VOCAB,
+        "frequent": 64,
+        "steps": 3,
+        "log_every": 1,
+    }
+    for name, domino in (("domino", True), ("dflash", False)):
+        values = small | {"shape": shape | {"domino": domino, "shift_label": domino}}
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(values))  # JSON is YAML
+    (tmp_path / "generate.yaml").write_text(
+        json.dumps({"max_new_tokens": 20, "batch": 16, "min_response": 3})
+    )
+    line = [
+        "all",
+        "--target",
+        str(folder),
+        "--out",
+        str(tmp_path / "out"),
+        "--device",
+        "cpu",
+        "--minutes",
+        "1",
+    ]
+    for option in ("prompts.npz", "generate.yaml", "domino.yaml", "dflash.yaml"):
+        stem, kind = option.split(".")
+        line += [f"--{stem}" if kind == "npz" else f"--{stem}-config", str(tmp_path / option)]
+    assert cli.main(line) == 0
+    for name in ("domino", "dflash"):
+        record = json.loads((tmp_path / "out" / name / "record.json").read_text())
+        assert record["summary"]["steps"] == 3 and record["dev"]["dflash"]["all"] >= 1
+        assert export.load_released(tmp_path / "out" / name / "drafter", CPU).shape.domino is (
+            name == "domino"
+        )
+    plot.write_plot([tmp_path / "out" / "domino" / "log.jsonl"], tmp_path / "plot.html")
+    assert "depth 8" in (tmp_path / "plot.html").read_text(encoding="utf-8")
 
 
 def test_walk_counts_the_bonus_and_stops_at_the_end():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -168,7 +170,7 @@ def command_train(o: argparse.Namespace) -> None:
             "SmolLM2-135M-Instruct",
             summary,
             record["final"],
-            {"corpora": record["data"]},
+            record["data"],
             record["settings"],
         )
         (o.out / "drafter" / "README.md").write_text(card, encoding="utf-8")
@@ -205,6 +207,108 @@ def best_trial(
         )
     trainer.folder = folder
     return max(scores, key=lambda pair: pair[0])[1]
+
+
+def stages(o: argparse.Namespace) -> list[list[list[str]]]:
+    """The recipe as groups of command lines: those of one group run side by side, one on each GPU."""
+    gpus = 1 if o.device == "cpu" else max(1, torch.cuda.device_count() if o.gpus is None else o.gpus)
+    total = 60.0 * o.minutes
+    share = {"generate": 0.2 * total, "domino": 0.5 * total, "dflash": 0.25 * total}
+    if gpus > 1:
+        share["domino"] = share["dflash"] = 0.75 * total
+    base = ["--target", str(o.target), "--evaluation", str(o.evaluation)]
+    prompts = o.prompts or o.out / "prompts.npz"
+    groups: list[list[list[str]]] = []
+    if o.prompts is None:
+        groups.append(
+            [
+                [
+                    "prompts",
+                    *base,
+                    "--out",
+                    str(prompts),
+                    *(["--config", o.prompts_config] if o.prompts_config else []),
+                ]
+            ]
+        )
+    answer = ["generate", *base, "--prompts", str(prompts), "--device", o.device]
+    if o.generate_config:
+        answer += ["--config", o.generate_config]
+    dev, corpora = o.out / "dev", [o.out / f"corpus{i}" for i in range(gpus)]
+    groups.append(
+        [
+            [
+                *answer,
+                "--dev",
+                "--out",
+                str(dev),
+                "--set",
+                "sampled_share=0",
+                "--set",
+                "long_share=0",
+                "--set",
+                "min_group=48",
+            ]
+        ]
+    )
+    groups.append(
+        [
+            [
+                *answer,
+                "--out",
+                str(c),
+                "--set",
+                f"shards={gpus}",
+                "--set",
+                f"shard={i}",
+                "--set",
+                f"limit_s={share['generate']}",
+            ]
+            for i, c in enumerate(corpora)
+        ]
+    )
+    trained = []
+    for name, settings in (("domino", o.domino_config), ("dflash", o.dflash_config)):
+        line = [
+            "train",
+            *base,
+            "--config",
+            settings,
+            "--corpus",
+            *map(str, corpora),
+            "--dev-corpus",
+            str(dev),
+            "--out",
+            str(o.out / name),
+            "--limit",
+            str(share[name]),
+        ]
+        line += ["--device", o.device, "--title", f"smollm2-135m-{name}-b16"]
+        trained.append(line if o.texts is None else [*line, "--texts", str(o.texts)])
+    return [*groups, trained] if gpus > 1 else [*groups, *([line] for line in trained)]
+
+
+def command_all(o: argparse.Namespace) -> None:
+    o.out.mkdir(parents=True, exist_ok=True)
+    for group in stages(o):
+        print("·", " | ".join(line[0] for line in group), flush=True)
+        if o.device == "cpu":
+            for line in group:
+                main(line)
+            continue
+        running = [
+            subprocess.Popen(
+                [sys.executable, "-m", "dominotree.train", *line],
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)},
+            )
+            for gpu, line in enumerate(group)
+        ]
+        codes = [process.wait() for process in running]
+        if any(codes):
+            raise SystemExit(
+                f"{group[codes.index(next(c for c in codes if c))][0]} failed; see its message above"
+            )
+    print(f"drafters: {o.out / 'domino' / 'drafter'} and {o.out / 'dflash' / 'drafter'}")
 
 
 def command_plot(o: argparse.Namespace) -> None:
@@ -282,6 +386,17 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--title")
     c.add_argument("--max-positions", type=int, default=8192)
     c.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    c = add("all", command_all, "the whole recipe: prompts, responses, both drafters, evaluation")
+    c.add_argument("--out", type=Path, required=True)
+    c.add_argument("--minutes", type=float, default=30.0, help="time for everything but the prompts")
+    c.add_argument("--gpus", type=int, help="how many to use (default: all)")
+    c.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
+    c.add_argument("--prompts", type=Path, help="use this prompt set instead of making one")
+    c.add_argument("--prompts-config")
+    c.add_argument("--generate-config")
+    c.add_argument("--domino-config", default="domino")
+    c.add_argument("--dflash-config", default="dflash")
+    c.add_argument("--texts", type=Path, help="fixed evaluation texts for the final table")
     c = commands.add_parser("plot", help="draw a training log (loss, accuracy by depth, τ) as an HTML page")
     c.set_defaults(run=command_plot)
     c.add_argument("log", type=Path, nargs="+", help="log.jsonl files")

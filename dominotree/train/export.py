@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from dominotree.train.drafter import DrafterShape, TrainDrafter
@@ -53,7 +54,7 @@ def model_card(
     target: str,
     summary: dict[str, Any],
     table: dict[str, dict[str, float]],
-    data: dict[str, Any],
+    data: list[dict[str, Any]],
     settings: dict[str, Any],
 ) -> str:
     """The README.md of a drafter folder; every figure comes from the run's own records."""
@@ -71,8 +72,14 @@ def model_card(
         f"| {m} | " + " | ".join(f"{row[k]:.3f}" for k in kinds) + f" | {row['all']:.3f} |"
         for m, row in table.items()
     ]
-    lines += ["", "## Training", "", f"- parameters: {json.dumps(summary['parameters'])}",
-              f"- {summary['steps']} steps in {summary['seconds']} s, {summary['blocks']:,} blocks ({summary['blocks_per_second']:,} a second), {summary['epochs']} epochs",
-              f"- settings: `{json.dumps(settings)}`", f"- data: `{json.dumps(data)}`", f"- versions: `{json.dumps(versions())}`", "",
-              "The data are prompts from templates answered by the target itself; none repeats an evaluation prompt (rule and counts above).", ""]  # fmt: skip
+    lines += [
+        "", "## Training", "",
+        f"- {summary['parameters']['total'] / 1e6:.1f} million parameters: "
+        + ", ".join(f"{name} {size / 1e6:.2f}M" for name, size in summary["parameters"].items() if name != "total" and size > 10_000),
+        f"- {summary['steps']:,} steps in {summary['seconds']:.0f} s: {summary['blocks']:,} blocks ({summary['blocks_per_second']:,} a second), {summary['epochs']} epochs",
+        f"- {sum(d['sequences'] for d in data):,} answers of the target, {sum(d['kept_tokens'] for d in data):,} tokens, to prompts made from templates "
+        f"(sha256 of the prompt ids {data[0]['prompts_sha256']}); none repeats an evaluation prompt",
+        "- versions: " + ", ".join(f"{name} {version}" for name, version in versions().items()), "",
+        "```yaml", yaml.safe_dump(json.loads(json.dumps(settings)), sort_keys=False).strip(), "```", "",
+    ]  # fmt: skip
     return "\n".join(lines)
