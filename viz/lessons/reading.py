@@ -65,7 +65,7 @@ def lossless(runs: Runs) -> Lesson:
     drafted = [(log_p, this, visit) for log_p, this, visit in surprises if _child(this, visit) >= 0]
     found(drafted, "an accepted token that is not the target's favourite")
     log_p, this, visit = min(drafted, key=lambda x: x[0])
-    settings = trace.header["settings"]
+    settings, label = trace.header["settings"], _label(runs.trace(other))
     fields: Fields = {
         "methods": min(len({r.method for r in group} - {"ar"}) for group in cold),
         "prompts": len(cold),
@@ -78,7 +78,7 @@ def lossless(runs: Runs) -> Lesson:
         "seed": settings["seed"],
         "hot_tokens": trace.summary["new_tokens"],
         "hot_rounds": len(trace.rounds),
-        "other": other.method_title,
+        "other": other.method_title + (f" (on {label})" if label else ""),
         "other_rounds": len(runs.trace(other).rounds),
         "surprises": len(surprises),
         "choices": sum(len(r.visits) for r in trace.rounds),
@@ -97,11 +97,11 @@ def lossless(runs: Runs) -> Lesson:
     return {
         "title": "The draft changes the speed, never the text",
         "fields": fields,
-        "claim": "On {prompts:#prompt}, {methods} methods wrote exactly the tokens of plain decoding, {tokens} in all: in {least} to {most} rounds a prompt, where it needs up to {plain}.",
+        "claim": "On {prompts:#prompt}, {methods} methods wrote exactly what plain decoding writes, {tokens:#token} in all. They took {least} to {most} rounds a prompt, plain decoding up to {plain}.",
         "body": [
             "The tree only proposes. At temperature 0 the target takes its own argmax at every visited node, so a drafted "
             "token survives only if plain decoding would have written it.",
-            "Above that, the target takes the argmax of logits / T + noise, where the noise depends on seed and position alone. "
+            "At higher temperatures it takes the argmax of logits / T + noise, where the noise depends on seed and position alone. "
             "That samples exactly from the target's distribution, whatever was drafted. At temperature {temperature:g} "
             "with seed {seed}, DominoTree and {other} wrote the same {hot_tokens:#token} in {hot_rounds} and "
             "{other_rounds} rounds.",
@@ -125,6 +125,12 @@ def lossless(runs: Runs) -> Lesson:
             "single one. Such near-ties are listed in each run; in the greedy ones there are {ties}.",
         ],
     }
+
+
+def _label(trace: tr.Trace) -> str:
+    """How to name the drafter where it is not the method's own, as "Domino base logits"; else ""."""
+    label = str(trace.header.get("drafter_label") or "")
+    return "" if label == trace.header["pair"].get("drafter") else label
 
 
 def _of(group: list[Recorded], method: str) -> list[Recorded]:
