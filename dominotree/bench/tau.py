@@ -2,9 +2,11 @@
 
 τ is simulated along fixed texts of the target (``dominotree.train.evaluate``): the text never depends on the drafter, so
 one batched pass gives what every method gets accepted at every position. Temperature 0 uses ``eval_texts.json``; above
-0 the texts are drawn once from the target and kept in ``sampled_texts.json``.
+0 the texts are drawn once from the target and kept in ``sampled_texts.json``. ``--engine N`` runs the engine itself on N
+prompts of each set and adds tokens a second to the table.
 
     python -m dominotree.bench.tau --target DIR --drafter DOMINO_DIR --drafter DFLASH_DIR --out assets/eval
+    python -m dominotree.bench.tau --engine 2 --out assets/eval
 """
 
 from __future__ import annotations
@@ -14,12 +16,16 @@ import csv
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from dominotree.bench import eval_file, eval_prompts
+from dominotree.checkpoints import Pair, load_pair
+from dominotree.decode import Settings, generate
+from dominotree.methods import METHODS
 from dominotree.train import export
 from dominotree.train.cli import load_target, stop_ids
 from dominotree.train.drafter import TrainDrafter
@@ -35,6 +41,7 @@ SETS = ("math", "code", "chat")
 TEMPERATURES = (0.5, 1.0)
 TOP_M = (16, 32, 64, 128)
 TOKENS = 128
+ADAPTIVE = ("caddtree", "condadaptive")  # budget set per round: only the engine can tell
 
 
 def fixed_texts(entries: Sequence[dict[str, Any]]) -> list[Text]:
@@ -166,6 +173,60 @@ def run(
     return rows
 
 
+def engine_rows(
+    pair: Pair, per_set: int, tokens: int, methods: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """The engine itself on the first prompts of each set, temperature 0: tokens a second of decoding and its own τ.
+
+    Methods take turns prompt by prompt. On a shared CPU only ratios between methods mean anything.
+    """
+    settings: list[tuple[str, int | None, Settings]] = []
+    for name in methods or METHODS:
+        fixed = METHODS[name].kind == "tree" and name not in ADAPTIVE
+        for budget in (16, 64) if fixed else (None,):
+            chosen = Settings(method=name, max_new_tokens=tokens)
+            settings.append((name, budget, replace(chosen, budget=budget) if budget else chosen))
+    totals = {(name, b, kind): [0, 0, 0, 0.0, 0] for name, b, _ in settings for kind in SETS}
+    prompts = eval_prompts()
+    generate(
+        pair, prompts[0]["prompt"], Settings(method="dominotree", max_new_tokens=16)
+    )  # warm-up, not counted
+    for kind in SETS:
+        for entry in [p for p in prompts if p["kind"] == kind][:per_set]:
+            for name, budget, chosen in settings:
+                summary = generate(pair, entry["prompt"], chosen).summary
+                total = totals[name, budget, kind]
+                total[0] += summary["committed"]
+                total[1] += summary["rounds"]
+                total[2] += summary["new_tokens"] - 1
+                total[3] += summary["decode_ms"] / 1e3
+                total[4] += 1
+                print(kind, name, budget, f"{total[2] / total[3]:.1f} tokens/s", flush=True)
+    names = {"domino": pair.info["drafter"], "dflash": pair.info["dflash"] or pair.info["drafter"], None: ""}
+    return [
+        {"pair": pair.info["name"], "drafter": names[METHODS[name].drafter], "method": name, "budget": budget or "", "top_m": "", "temperature": 0.0,
+         "set": kind, "prompts": count, "tau": round(committed / rounds, 4), "tau_low": "", "tau_high": "", "tokens_per_second": round(new / seconds, 2)}
+        for (name, budget, kind), (committed, rounds, new, seconds, count) in totals.items()
+    ]  # fmt: skip
+
+
+def merge_speed(path: Path, measured: Sequence[dict[str, Any]]) -> None:
+    """Put measured tokens a second into the rows of ``tau.csv``; methods that only the engine runs become new rows."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+
+    def key(row: dict[str, Any]) -> tuple[str, ...]:
+        return (*tuple(str(row[c]) for c in ("pair", "drafter", "method", "budget", "set")), str(float(row["temperature"])))
+
+    known = {key(row): row for row in rows if row["top_m"] in ("", "64")}
+    for row in measured:
+        if key(row) in known:
+            known[key(row)]["tokens_per_second"] = row["tokens_per_second"]
+        else:
+            rows.append(row)
+    write_csv(rows, path)
+
+
 def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -187,7 +248,20 @@ def main(arguments: list[str] | None = None) -> int:
     )
     p.add_argument("--no-sweep", action="store_true", help="leave the sweep over top-M out")
     p.add_argument("--every", type=int, default=1, help="every n-th prompt only")
+    p.add_argument(
+        "--engine",
+        type=int,
+        default=0,
+        metavar="N",
+        help="run the engine on N prompts a set and add tokens a second",
+    )
+    p.add_argument("--tokens", type=int, default=64, help="new tokens of an engine run")
     o = p.parse_args(arguments)
+    if o.engine:
+        merge_speed(o.out / "tau.csv", engine_rows(load_pair(o.pair), o.engine, o.tokens))
+        return 0
+    if o.target is None or not o.drafter:
+        p.error("--target and --drafter are needed unless --engine is given")
     drafters = {}
     for item in o.drafter:
         name, _, folder = str(item).rpartition("=")
