@@ -335,14 +335,11 @@ class Run:
             return
         s, head = self.settings, self.drafter.head
         found = found or Candidates.of(block, s.top_m)
-        trees: dict[str, DraftTree] = {}
-        if self.method.kind == "tree":
-            trees = rec.other_trees(block, found, head, self._embed, levels, budget, s.full_row)
-            if self.method.scorer in trees and s.children is not None:
-                trees[self.method.scorer] = (
-                    tree  # a non-default children count belongs to the method's own tree
-                )
-        seen = rec.anatomy(block, found, head, self._embed, tree, trees, s.full_row)
+        scorers = rec.scorers_of(block, found, head, self._embed, s.budget, s.full_row)
+        trees = rec.trees_of(scorers, levels, budget) if self.method.kind == "tree" else {}
+        if self.method.scorer in trees and s.children is not None:
+            trees[self.method.scorer] = tree  # a non-default children count belongs to the method's own tree
+        seen = rec.anatomy(block, found, head, self._embed, tree, trees, scorers, s.full_row)
         rnd.nodes, rnd.level_logz_m, rnd.level_logz_v = seen.nodes, seen.level_logz_m, seen.level_logz_v
         for node in rnd.path:
             rnd.nodes.accepted[node] = True

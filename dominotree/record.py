@@ -16,12 +16,14 @@ from dominotree.correction import CorrectionHead
 from dominotree.drafter import DraftBlock
 from dominotree.methods import METHODS
 from dominotree.model import KVCache
-from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, StaticScorer
+from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, Scorer, StaticScorer
 from dominotree.target import Target
 from dominotree.trace import TREE_BITS, Nodes, Visit
 from dominotree.tree import DraftTree, Walk
 
 TOP_TOKENS = 8
+#: Default children per node of each scorer's own tree method.
+CHILDREN = {m.scorer: m.children for m in METHODS.values() if m.kind == "tree" and m.name != "ddtree"}
 
 
 @dataclass
@@ -34,37 +36,29 @@ class Anatomy:
     level_logz_v: list[float | None]
 
 
-def other_trees(
-    block: DraftBlock,
-    found: Candidates,
-    head: CorrectionHead | None,
-    embed: Any,
-    levels: int,
-    budget: int,
-    full_row: bool,
-) -> dict[str, DraftTree]:
-    """The tree that each scorer builds from the same hidden states with its own default children per node."""
-    children = {m.scorer: m.children for m in METHODS.values() if m.kind == "tree" and m.name != "ddtree"}
-    trees = {
-        "marginal": best_first(
-            MarginalScorer(block, children["marginal"] or budget),
-            levels,
-            budget,
-            children["marginal"] or budget,
-        )
-    }
+def scorers_of(
+    block: DraftBlock, found: Candidates, head: CorrectionHead | None, embed: Any, budget: int, full_row: bool
+) -> dict[str, Scorer]:
+    """Every scorer that this draft allows, by name: marginal only without a correction head."""
+    scorers: dict[str, Scorer] = {"marginal": MarginalScorer(block, CHILDREN["marginal"] or budget)}
     if head is not None:
-        static = StaticScorer(found, head, embed, full_row)
-        trees["static"] = best_first(static, levels, budget, children["static"] or budget)
-        conditional = ConditionalScorer(found, head, embed, full_row)
-        trees["conditional"] = best_first(conditional, levels, budget, children["conditional"] or budget)
-    return trees
+        scorers["static"] = StaticScorer(found, head, embed, full_row)
+        scorers["conditional"] = ConditionalScorer(found, head, embed, full_row)
+    return scorers
+
+
+def trees_of(scorers: dict[str, Scorer], levels: int, budget: int) -> dict[str, DraftTree]:
+    """The tree that each scorer builds from the same hidden states with its own default children per node."""
+    return {
+        name: best_first(scorer, levels, budget, min(CHILDREN[name] or budget, budget))
+        for name, scorer in scorers.items()
+    }
 
 
 @torch.inference_mode()
 def anatomy(
     block: DraftBlock, found: Candidates, head: CorrectionHead | None, embed: Any,
-    verified: DraftTree, trees: dict[str, DraftTree], full_row: bool,
+    verified: DraftTree, trees: dict[str, DraftTree], scorers: dict[str, Scorer], full_row: bool,
 ) -> Anatomy:  # fmt: skip
     """Merge the verified tree (first, in pop order) with the scorers' trees and score every node under each of them."""
     union = DraftTree()
@@ -103,20 +97,15 @@ def anatomy(
     }
     if head is not None and count:
         _score_conditional(nodes, block, found, head, embed, where)
-        rows = StaticScorer(found, head, embed).rows
-        over_m = [
-            None if w is None else float(rows[d - 1][w]) for d, w in zip(union.depth, where, strict=True)
-        ]
+        static = scorers["static"]
+        assert isinstance(static, StaticScorer)
+        at = list(zip(where, union.depth, strict=True))
+        over_m = [None if w is None else float(static.over_m[d - 1][w]) for w, d in at]
         nodes.static = [
             m if d <= head.prefix_len else s
             for m, s, d in zip(nodes.marginal, over_m, union.depth, strict=True)
         ]
-        if full_row:
-            rows = StaticScorer(found, head, embed, full_row).rows
-            over_m = [
-                None if w is None else float(rows[d - 1][w]) for d, w in zip(union.depth, where, strict=True)
-            ]
-        steps["static"] = over_m
+        steps["static"] = [None if w is None else float(static.rows[d - 1][w]) for w, d in at]
         steps["conditional"] = [
             _builder_step(nodes, i, nodes.conditional, head.prefix_len, full_row) for i in range(count)
         ]

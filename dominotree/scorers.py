@@ -112,7 +112,11 @@ class MarginalScorer:
 
 
 class StaticScorer:
-    """The correction once per level along the greedy corrected chain, shared by all nodes of the level."""
+    """The correction once per level along the greedy corrected chain, shared by all nodes of the level.
+
+    The chain is Domino's own: its token at each level is the best of the whole vocabulary, which may lie outside the
+    level's top-M candidates.
+    """
 
     name = "static"
 
@@ -128,11 +132,12 @@ class StaticScorer:
         conditional = ConditionalScorer(found, head, embed, full_row, root)
         state = conditional.root()
         self.ids = found.ids
-        self.rows: list[Tensor] = []
+        self.rows: list[Tensor] = []  # scores of a level's candidates, as the builder ranks them
+        self.over_m: list[Tensor] = []  # the same rows normalised over the M candidates
         for level in range(found.block.levels):
-            scores = conditional.log_probs(state, level)
-            self.rows.append(scores)
-            state = conditional.step(state, int(found.ids[level][argmax_low(scores)]))
+            self.rows.append(conditional.log_probs(state, level))
+            self.over_m.append(conditional.corrected(state, level).log_softmax(-1))
+            state = conditional.step(state, argmax_low(conditional.whole_row(state, level)))
 
     def root(self) -> None:
         return None
@@ -185,16 +190,20 @@ class ConditionalScorer:
             return base
         return base + self.head.delta(self.level_part[level], state, self.w2(level))[0]
 
+    def whole_row(self, state: Tensor, level: int) -> Tensor:
+        """L_i + ΔL_i over the whole vocabulary, [V]."""
+        base = self.found.block.base_logits[level]
+        if level < self.head.prefix_len:
+            return base
+        return base + self.head.delta(self.level_part[level], state, self.head.output_rows())[0]
+
     def log_probs(self, state: Tensor, level: int) -> Tensor:
         """Scores of the level's candidates, [M], aligned with ``found.ids[level]``."""
         row = self.corrected(state, level)
         if level < self.head.prefix_len:
             return row - self.found.logz_v[level]
         if self.full_row:
-            whole = self.found.block.base_logits[level] + self.head.delta(
-                self.level_part[level], state, self.head.output_rows()
-            )
-            return row - whole.logsumexp(-1)
+            return row - self.whole_row(state, level).logsumexp(-1)
         return row - row.logsumexp(-1)
 
     @torch.inference_mode()

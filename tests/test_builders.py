@@ -18,7 +18,7 @@ from dominotree.correction import CorrectionHead
 from dominotree.decode import Run, Settings
 from dominotree.drafter import DraftBlock, Drafter, DrafterConfig
 from dominotree.errors import TreeError
-from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, StaticScorer
+from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, StaticScorer, argmax_low
 from dominotree.trace import TREE_BITS
 from dominotree.tree import DraftTree
 
@@ -197,7 +197,7 @@ def test_static_follows_the_greedy_corrected_chain() -> None:
     for level in range(block.levels):
         ours, theirs = static.children(None, level, 8), conditional.children(state, level, 8)
         assert ours == theirs
-        state = conditional.step(state, theirs[0][0])
+        state = conditional.step(state, argmax_low(conditional.whole_row(state, level)))
     marginal = MarginalScorer(block, 8).children(None, 2, 8)
     log_p = block.base_logits[2].log_softmax(-1)
     assert marginal[1] == pytest.approx(sorted(log_p.tolist(), reverse=True)[:8], abs=1e-5)
@@ -273,6 +273,24 @@ def test_recorded_union_agrees_with_the_builders() -> None:
     for rnd in run.trace.rounds:
         cf = rnd.counterfactual["conditional"]
         assert cf.censored or cf.accepted == rnd.accepted
+
+
+def test_static_chain_may_leave_the_candidates() -> None:
+    """The chain's token is the best of the whole vocabulary, also where the correction lifts one from outside top-M."""
+    logits = torch.tensor([[2.0, 1.0, 0.0, 0.0], [3.0, 2.0, 0.0, 0.0], [1.0, 0.5, 0.0, 0.0]])
+    block = DraftBlock(torch.ones(3, 1), logits, anchor=0)
+    head = CorrectionHead(
+        w_ih=torch.tensor([[0.0], [0.0], [1.0]]), w_hh=torch.zeros(3, 1), w1=torch.tensor([[5.0, 1.0]]),
+        w2=torch.tensor([[0.0], [0.0], [0.0], [2.0]]), prefix_len=1,
+    )  # fmt: skip
+    table = torch.tensor([[0.0], [0.0], [0.0], [9.0]])
+    found = Candidates.of(block, 2)
+    static = StaticScorer(found, head, lambda ids: table[ids])
+    conditional = ConditionalScorer(found, head, lambda ids: table[ids])
+    state = conditional.step(conditional.root(), 0)
+    assert argmax_low(conditional.whole_row(state, 1)) == 3 and 3 not in found.ids[1]
+    expected = conditional.log_probs(conditional.step(state, 3), 2)
+    assert torch.equal(static.rows[2], expected)
 
 
 def test_full_row_and_full_vocabulary_options_stay_lossless() -> None:
