@@ -177,7 +177,9 @@ def served(trace: tr.Trace) -> dict[str, Any]:
     The text after an anchor is what the run emitted from there on, so a spine may run past the round's own
     tokens.
     """
-    text = [token for round in trace.rounds for token in round.committed]
+    text = [
+        token for round in trace.rounds for token in round.committed[: round.kept if trace.stopped else None]
+    ]
     layouts, done = [], 0
     for round in trace.rounds:
         layouts.append(layout_round(round, text[done : done + 64]))
