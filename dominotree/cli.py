@@ -127,6 +127,9 @@ def build_parser() -> argparse.ArgumentParser:
     table = kinds.add_parser("accepted", help="tokens per round on fixed texts, by method and prompt set")
     table.add_argument("--texts", type=int, default=None, help="only N texts of each set")
     table.add_argument("--rows", nargs="+", default=None, help="only these rows, for example conditional_16")
+    tau = kinds.add_parser("tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False)
+    tau.add_argument("rest", nargs=argparse.REMAINDER)
+    tau.set_defaults(run=cmd_bench_tau)
     for kind in (exact, identical, speed, table):
         kind.add_argument("--out", type=Path, help="also write the result as JSON")
         add_pair_options(kind)
@@ -248,6 +251,12 @@ def cmd_train(args: argparse.Namespace) -> None:
     from dominotree.train.cli import main as train
 
     raise SystemExit(train(args.rest))
+
+
+def cmd_bench_tau(args: argparse.Namespace) -> None:
+    from dominotree.bench.tau import main as tau
+
+    raise SystemExit(tau(args.rest))
 
 
 def cmd_bench(args: argparse.Namespace) -> None:
