@@ -216,7 +216,10 @@ def merge_speed(path: Path, measured: Sequence[dict[str, Any]]) -> None:
         rows: list[dict[str, Any]] = list(csv.DictReader(file))
 
     def key(row: dict[str, Any]) -> tuple[str, ...]:
-        return (*tuple(str(row[c]) for c in ("pair", "drafter", "method", "budget", "set")), str(float(row["temperature"])))
+        return (
+            *tuple(str(row[c]) for c in ("pair", "drafter", "method", "budget", "set")),
+            str(float(row["temperature"])),
+        )
 
     known = {key(row): row for row in rows if row["top_m"] in ("", "64")}
     for row in measured:
@@ -236,10 +239,8 @@ def write_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m dominotree.bench.tau", description=__doc__.splitlines()[0])
-    p.add_argument("--target", type=Path, required=True)
-    p.add_argument(
-        "--drafter", type=Path, action="append", required=True, metavar="NAME=DIR or DIR", help="repeatable"
-    )
+    p.add_argument("--target", type=Path)
+    p.add_argument("--drafter", action="append", default=[], metavar="NAME=DIR or DIR", help="repeatable")
     p.add_argument("--out", type=Path, required=True)
     p.add_argument("--device", default="cuda:0" if torch.cuda.is_available() else "cpu")
     p.add_argument("--pair", default="default")
