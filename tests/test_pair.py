@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from dominotree.methods import METHODS
 from dominotree.trace import load
 
 pytestmark = pytest.mark.pair
+TRACES = Path(__file__).parents[1] / "assets" / "traces"
 PROMPTS = [3, 40, 70]  # one of each set
 
 
@@ -35,16 +37,15 @@ def test_every_method_gives_the_tokens_of_ar(pair: Pair, temperature: float) -> 
         assert trace.summary["token_ids"] == expected or ties, method
 
 
-def test_the_ladder_on_a_fixed_text(pair: Pair) -> None:
-    """Fewer rounds the more a tree knows of its path: conditional <= static <= marginal on the first code text."""
-    entry = next(e for e in json.loads(eval_file("eval_texts.json").read_text()) if e["prompt_number"] == 40)
-    text = entry["response_ids"][:64]
-    rounds = {
-        m: len(rounds_along(pair, entry["prompt_ids"], text, Settings(method=m)))
-        for m in ("marginal", "static", "dominotree")
-    }
-    assert rounds["dominotree"] <= rounds["static"] <= rounds["marginal"]
-    assert rounds["dominotree"] < len(text) / 2
+def test_the_ladder_on_fixed_texts(pair: Pair) -> None:
+    """Fewer rounds the more a tree knows of its path, over one text of each set."""
+    entries = json.loads(eval_file("eval_texts.json").read_text())
+    rounds = dict.fromkeys(("marginal", "static", "dominotree"), 0)
+    for entry in (e for e in entries if e["prompt_number"] in PROMPTS):
+        text = entry["response_ids"][:48]
+        for method in rounds:
+            rounds[method] += len(rounds_along(pair, entry["prompt_ids"], text, Settings(method=method)))
+    assert rounds["dominotree"] <= rounds["static"] < rounds["marginal"], rounds
 
 
 def test_recorded_round_tells_the_whole_story(pair: Pair) -> None:
@@ -91,3 +92,21 @@ def test_trace_and_export_on_the_command_line(
     nodes = pd.read_csv(tmp_path / "csv" / "nodes.csv")
     assert len(rounds) == len(trace.rounds) and len(nodes) == sum(len(r.nodes) for r in trace.rounds)
     assert rounds["committed_tokens"].sum() == trace.summary["committed"]
+
+
+def test_a_recorded_run_is_what_the_engine_does_today(pair: Pair) -> None:
+    """The shipped recording of the code prompt, round by round: anchor, tokens, accepted nodes, tree."""
+    recorded = load(TRACES / "code-dominotree.json.gz")
+    s = recorded.header["settings"]
+    run = Run(
+        pair, recorded.prompt["text"], Settings(method=s["method"], budget=s["budget"], max_new_tokens=40)
+    )
+    assert run.prompt_ids == recorded.prompt["token_ids"]
+    for ours, theirs in zip(run, recorded.rounds, strict=False):
+        assert (ours.anchor, ours.position, ours.committed, ours.path) == (
+            theirs.anchor,
+            theirs.position,
+            theirs.committed,
+            theirs.path,
+        )
+        assert ours.nodes.token == theirs.nodes.token and ours.nodes.parent == theirs.nodes.parent
