@@ -4,6 +4,8 @@ import os
 
 __version__ = "0.1.0"
 
-# On a CPU that the browser (or anything else) also uses, OpenMP threads that spin at barriers starve each other: on two
-# busy cores decoding was eight to ten times slower than with waiting threads. Read once, when torch loads its runtime.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# CPU threads that spin for long at OpenMP barriers starve each other as soon as a browser (or anything else) needs the
+# same cores: decoding then ran up to ten times slower. A short spin keeps nearly all of the speed of an idle machine and
+# none of that loss (docs/performance.md). GNU OpenMP reads this once, when torch loads it.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
