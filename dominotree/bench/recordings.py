@@ -71,6 +71,8 @@ def record_all(pair: Pair, out: Path, only: list[str] | None, say: Callable[[str
         )
     out.mkdir(parents=True, exist_ok=True)
     generate(pair, PROMPTS["code"], Settings(max_new_tokens=16))  # warm-up
+    # ar is measured while recording, like the runs that are compared with it: the recorder's own work between rounds
+    # leaves the processor's caches colder
     rates: dict[tuple[str, float], float | None] = {}
     for number, one in enumerate(r for r in chosen if only is None or r.name in only):
         key = (one.kind, one.settings.temperature)
@@ -81,7 +83,7 @@ def record_all(pair: Pair, out: Path, only: list[str] | None, say: Callable[[str
                 seed=one.settings.seed,
                 max_new_tokens=TOKENS,
             )
-            rates[key] = generate(pair, PROMPTS[one.kind], ar).summary["tokens_per_second"]
+            rates[key] = generate(pair, PROMPTS[one.kind], ar, record=True).summary["tokens_per_second"]
         pair.ar_tokens_per_second = rates[key]
         run = Run(pair, PROMPTS[one.kind], one.settings, title=one.title, kind=one.kind)
         for rnd in run:
