@@ -14,7 +14,7 @@ ARGS ?=
 
 demo: $(VENV)/.demo
 	$(BIN)/dominotree setup
-	$(BIN)/python app.py --host $(HOST) --port $(PORT) $(ARGS)
+	$(BIN)/python app.py --open --host $(HOST) --port $(PORT) $(ARGS)
 
 test: $(VENV)/.dev lint
 	$(BIN)/dominotree setup

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+import threading
+import webbrowser
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -16,12 +20,20 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--replay-only", action="store_true", help="show recorded runs only; never load a model"
     )
+    parser.add_argument("--open", action="store_true", help="open the page in this machine's browser")
     parser.add_argument("--pair", default="default", help="pair to run prompts with (default: %(default)s)")
     parser.add_argument("--target", help="target model: hub id or local folder (instead of --pair)")
     parser.add_argument("--drafter", help="its Domino drafter: hub id or local folder")
     parser.add_argument("--dflash", help="its DFlash drafter: hub id or local folder")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default %(default)s)")
     return parser
+
+
+def desktop() -> bool:
+    """Whether there is a screen for a browser; without one, ``webbrowser`` may start a text browser that never ends."""
+    return sys.platform in ("darwin", "win32") or bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    )
 
 
 def main() -> None:
@@ -39,6 +51,8 @@ def main() -> None:
         engine = PairEngine(asked.pair, asked.target, asked.drafter, asked.dflash, asked.device)
         app = create_app(Library(), Sessions(engine), on_start=engine.start)
     print(f"DominoTree Live: http://{asked.host}:{asked.port}", flush=True)
+    if asked.open and desktop():
+        threading.Timer(1.0, webbrowser.open, [f"http://127.0.0.1:{asked.port}"]).start()
     uvicorn.run(app, host=asked.host, port=asked.port, log_level="warning", timeout_graceful_shutdown=1)
 
 

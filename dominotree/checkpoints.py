@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from dominotree.drafter import Drafter, DrafterConfig
-from dominotree.errors import PairError
+from dominotree.errors import PairChoiceError, PairError
 from dominotree.methods import Method
 from dominotree.model import ModelConfig
 from dominotree.target import Target
@@ -43,6 +43,7 @@ class Pair:
     info: dict[str, Any] = field(default_factory=dict)
     ar_tokens_per_second: float | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
+    holder: int | None = None  # thread whose run holds the lock
 
     def drafter_for(self, method: Method) -> tuple[Drafter | None, str | None]:
         """The drafter that a method runs on and, where it is not its own kind, the label that says so.
@@ -77,25 +78,30 @@ def load_pair(
 ) -> Pair:
     """Load a pair by name, or from a target and its drafters, each a local folder or a hub id.
 
+    A drafter given beside a name takes the place of the named pair's own.
+
     Raises PairError: an unknown name, a missing file, a checkpoint that does not fit, no GPU for ``device``.
     """
     if dtype not in DTYPES:
-        raise PairError(f"dtype {dtype!r} is not supported; choose {' or '.join(DTYPES)}.")
+        raise PairChoiceError(f"dtype {dtype!r} is not supported; choose {' or '.join(DTYPES)}.")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise PairChoiceError(f"device {device!r} is not supported; choose cpu or cuda.")
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise PairError(
+        raise PairChoiceError(
             f"device {device!r} was asked for, but torch {torch.__version__} sees no GPU; use device 'cpu'."
         )
     if target is None and name == "default":
         from dominotree.default_pair import ensure
 
         found = ensure(progress=progress)
-        target, drafter, dflash = found.target_dir, found.drafter_dir, found.dflash_dir
+        target, drafter, dflash = found.target_dir, drafter or found.drafter_dir, dflash or found.dflash_dir
     elif target is None:
         if name not in NAMED_PAIRS:
-            raise PairError(
+            raise PairChoiceError(
                 f"unknown pair {name!r}; choose default, {', '.join(NAMED_PAIRS)}, or name a target and its drafter."
             )
-        target, drafter, dflash = NAMED_PAIRS[name]
+        base, domino_name, dflash_name = NAMED_PAIRS[name]
+        target, drafter, dflash = base, drafter or domino_name, dflash or dflash_name
     else:
         name = f"{Path(target).name} pair"
     folder = resolve(target)
@@ -121,11 +127,11 @@ def load_pair(
 def resolve(where: str | Path) -> Path:
     """A local folder as it is, or a hub id fetched as safetensors and JSON only (fault S09)."""
     path = Path(where).expanduser()
-    if path.is_dir():
+    if str(where) and path.is_dir():
         return path
     text = str(where)
     if not HUB_ID.fullmatch(text) or ".." in text:
-        raise PairError(f"{text!r} is neither a folder nor a hub id of the form owner/name.")
+        raise PairChoiceError(f"{text!r} is neither a folder nor a hub id of the form owner/name.")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -160,7 +166,10 @@ def read_tensors(folder: Path, device: torch.device, dtype: torch.dtype) -> dict
     files = sorted(folder.glob("*.safetensors"))
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        wanted = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        try:
+            wanted = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PairError(f"{folder.name}/{index.name} is damaged ({error!r}); fetch it again.") from error
         missing = sorted(name for name in wanted if not (folder / name).is_file())
         if missing:
             raise PairError(
@@ -182,14 +191,19 @@ def read_tensors(folder: Path, device: torch.device, dtype: torch.dtype) -> dict
     return tensors
 
 
-def check_names(found: Iterable[str], expected: Iterable[str], what: str) -> None:
-    """Raise PairError listing missing and unexpected tensors: nothing stays random, nothing is dropped (fault L03)."""
+def check_tensors(found: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], what: str) -> None:
+    """Raise PairError for missing, unexpected or misshapen tensors: nothing stays random or is dropped (fault L03)."""
     have, want = set(found), set(expected)
     missing, extra = sorted(want - have), sorted(have - want)
     if missing or extra:
         parts = [f"{label} {', '.join(names[:6])}{' …' if len(names) > 6 else ''}" for label, names in
                  (("missing", missing), ("not expected", extra)) if names]  # fmt: skip
         raise PairError(f"{what}: the weights do not fit the config: {'; '.join(parts)}.")
+    for key, shape in expected.items():
+        if tuple(found[key].shape) != shape:
+            raise PairError(
+                f"{what}: {key} has shape {tuple(found[key].shape)}, config.json asks for {shape}."
+            )
 
 
 def load_target(folder: Path, feature_layers: list[int], device: torch.device, dtype: torch.dtype) -> Target:
@@ -207,12 +221,7 @@ def load_target(folder: Path, feature_layers: list[int], device: torch.device, d
             "lm_head.weight"
         )  # tied: the embedding is the head, whatever else the file repeats (L09)
     tensors = {k: v for k, v in tensors.items() if k not in ignorable}
-    check_names(tensors, Target.weight_names(config), folder.name)
-    shape = tuple(tensors["model.embed_tokens.weight"].shape)
-    if shape != (config.vocab_size, config.hidden_size):
-        raise PairError(
-            f"{folder.name}: the embedding table is {shape}, config.json says {(config.vocab_size, config.hidden_size)}."
-        )
+    check_tensors(tensors, Target.weight_shapes(config), folder.name)
     return Target(config, tensors, feature_layers, raw.get("_name_or_path") or folder.name)
 
 
@@ -221,10 +230,5 @@ def load_drafter(folder: Path, config: DrafterConfig, target: Target) -> Drafter
     Drafter.check(config, target, folder.name)
     tensors = read_tensors(folder, target.device, target.dtype)
     shapes = Drafter.weight_shapes(config)
-    check_names(tensors, shapes, folder.name)
-    for key, shape in shapes.items():
-        if tuple(tensors[key].shape) != shape:
-            raise PairError(
-                f"{folder.name}: {key} has shape {tuple(tensors[key].shape)}, the config asks for {shape}."
-            )
+    check_tensors(tensors, shapes, folder.name)
     return Drafter(config, tensors, target, folder.name)

@@ -101,7 +101,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.set_defaults(run=cmd_export)
 
     record = commands.add_parser("record", help="record the runs that the page replays (assets/traces)")
-    record.add_argument("--out", type=Path, default=Path("assets/traces"))
+    record.add_argument(
+        "--out", type=Path, default=Path("assets/traces"), help="folder (default %(default)s)"
+    )
     record.add_argument("--only", nargs="*", default=None, help="names of single runs to record again")
     add_pair_options(record)
     record.set_defaults(run=cmd_record)
@@ -125,7 +127,9 @@ def build_parser() -> argparse.ArgumentParser:
     table = kinds.add_parser("accepted", help="tokens per round on fixed texts, by method and prompt set")
     table.add_argument("--texts", type=int, default=None, help="only N texts of each set")
     table.add_argument("--rows", nargs="+", default=None, help="only these rows, for example conditional_16")
-    kinds.add_parser("tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False)
+    kinds.add_parser(
+        "tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False
+    )
     for kind in (exact, identical, speed, table):
         kind.add_argument("--out", type=Path, help="also write the result as JSON")
         add_pair_options(kind)
@@ -220,6 +224,8 @@ def finite(value: Any) -> Any:
 
 
 def cmd_trace(args: argparse.Namespace) -> None:
+    if not args.out.name or args.out.is_dir():
+        raise SettingsError(f"--out {str(args.out)!r} is no file name; give one, for example run.json.gz.")
     if not args.out.parent.is_dir():
         raise SettingsError(f"the folder {str(args.out.parent)!r} of --out does not exist; create it first.")
     run = start_run(args, record=True)

@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from dominotree import record as rec
 from dominotree.builders.reference import best_first, chain
 from dominotree.checkpoints import Pair
 from dominotree.drafter import DraftBlock
-from dominotree.errors import PromptError, SettingsError
+from dominotree.errors import EngineBusyError, PromptError, SettingsError
 from dominotree.methods import METHODS, Method
 from dominotree.model import KVCache
 from dominotree.sampling import Chooser
@@ -64,7 +65,10 @@ class Settings:
         t = self.temperature
         if isinstance(t, bool) or not isinstance(t, int | float):
             raise SettingsError(f"temperature must be a number, not {t!r}.")
-        Chooser(float(t), 0)
+        try:
+            Chooser(float(t), 0)
+        except OverflowError:
+            raise SettingsError("temperature is too large a number; use 0 for greedy decoding.") from None
 
     @property
     def spec(self) -> Method:
@@ -132,6 +136,10 @@ class Run:
                 "one new token; shorten the prompt."
             )
         self.drafter, self.drafter_label = pair.drafter_for(self.method)
+        if cache_rows is not None and cache_rows <= len(self.prompt_ids):
+            raise SettingsError(
+                f"cache_rows {cache_rows} cannot hold the {len(self.prompt_ids)} tokens of the prompt."
+            )
         rows = min(len(self.prompt_ids) + self.settings.max_new_tokens, limit) + self._largest_tree()
         self.cache_rows = rows if cache_rows is None else cache_rows
         self.chooser = Chooser(float(self.settings.temperature), self.settings.seed or 0)
@@ -152,10 +160,16 @@ class Run:
         if prompt is not None:
             if not prompt.strip():
                 raise PromptError(f"the prompt is empty ({prompt!r}); type at least one word.")
+            try:
+                prompt.encode()
+            except UnicodeEncodeError as error:
+                raise PromptError(
+                    f"the prompt holds half a character at place {error.start}; type it again."
+                ) from error
             return self.pair.tokenizer.encode_chat(prompt)
         assert prompt_ids is not None
         vocab = self.pair.target.vocab_size
-        bad = [i for i in prompt_ids if not 0 <= i < vocab]
+        bad = [i for i in prompt_ids if isinstance(i, bool) or not isinstance(i, int) or not 0 <= i < vocab]
         if not prompt_ids or bad:
             raise PromptError(
                 f"prompt token ids must be a non-empty list of ids from 0 to {vocab - 1}; found {bad or 'none'}."
@@ -193,7 +207,7 @@ class Run:
     def __iter__(self) -> Iterator[Round]:
         if self.trace.summary or self.output:
             raise RuntimeError("a Run decodes once; make a new one to decode again")
-        with self.pair.lock, torch.inference_mode():
+        with self._engine():
             try:
                 yield from self._rounds()
             except GeneratorExit:
@@ -202,6 +216,24 @@ class Run:
             except Exception:
                 self._finish("error")
                 raise
+
+    @contextmanager
+    def _engine(self) -> Iterator[None]:
+        """The pair for this run alone; waits for a run of another thread, refuses where waiting would never end."""
+        pair = self.pair
+        if not pair.lock.acquire(blocking=False):
+            if pair.holder == threading.get_ident():
+                raise EngineBusyError(
+                    "another run of this pair is still open in this thread; iterate it to its end or close() its "
+                    "iterator first."
+                )
+            pair.lock.acquire()
+        pair.holder = threading.get_ident()
+        try:
+            yield
+        finally:
+            pair.holder = None
+            pair.lock.release()
 
     def _rounds(self) -> Iterator[Round]:
         target, s = self.pair.target, self.settings
@@ -240,6 +272,7 @@ class Run:
         self.drafter.extend(context, features)
         return context
 
+    @torch.inference_mode()
     def _round(self, cache: KVCache, context: KVCache | None) -> Round:
         """One round from the anchor ``self.output[-1]``, whose target row is not computed yet."""
         target, s = self.pair.target, self.settings

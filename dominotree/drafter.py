@@ -138,20 +138,14 @@ class Drafter:
     def weight_shapes(config: DrafterConfig) -> dict[str, tuple[int, ...]]:
         """Every tensor that the checkpoint must hold, and no other, with its shape."""
         m = config.model
-        h, q, kv = m.hidden_size, m.num_heads * m.head_dim, m.num_kv_heads * m.head_dim
+        h = m.hidden_size
         shapes: dict[str, tuple[int, ...]] = {
             "fc.weight": (h, h * len(config.target_layer_ids)),
             "hidden_norm.weight": (h,),
             "norm.weight": (h,),
         }
-        by_name = {
-            "q_proj": (q, h), "k_proj": (kv, h), "v_proj": (kv, h), "o_proj": (h, q),
-            "gate_proj": (m.intermediate_size, h), "up_proj": (m.intermediate_size, h), "down_proj": (h, m.intermediate_size),
-            "input_layernorm": (h,), "post_attention_layernorm": (h,), "q_norm": (m.head_dim,), "k_norm": (m.head_dim,),
-        }  # fmt: skip
         for i in range(m.num_layers):
-            for name in DecoderLayer.weight_names(f"layers.{i}", True):
-                shapes[name] = by_name[name.split(".")[-2]]
+            shapes |= DecoderLayer.weight_shapes(m, f"layers.{i}")
         if config.kind == "domino":
             g, e = config.gru_hidden_dim, config.emb_dim
             shapes |= {

@@ -15,8 +15,16 @@ class SettingsError(DominoTreeError, ValueError):
     """A setting is out of range or unknown."""
 
 
+class PairChoiceError(PairError, SettingsError):
+    """The wish for a pair is itself wrong: an unknown name, device or dtype, a malformed hub id."""
+
+
 class PromptError(DominoTreeError, ValueError):
     """The prompt is empty or does not fit the target's context."""
+
+
+class EngineBusyError(DominoTreeError):
+    """A second run was started in a thread whose first run still holds the engine."""
 
 
 class TreeError(DominoTreeError):

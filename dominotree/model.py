@@ -234,11 +234,22 @@ class DecoderLayer:
         self.k_norm = take("self_attn.k_norm") if config.qk_norm else None
 
     @staticmethod
-    def weight_names(prefix: str, qk_norm: bool) -> list[str]:
-        names = [f"self_attn.{n}_proj" for n in "qkvo"] + [f"mlp.{n}_proj" for n in ("gate", "up", "down")]
-        names += ["input_layernorm", "post_attention_layernorm"]
-        names += ["self_attn.q_norm", "self_attn.k_norm"] if qk_norm else []
-        return [f"{prefix}.{name}.weight" for name in names]
+    def weight_shapes(c: ModelConfig, prefix: str) -> dict[str, tuple[int, ...]]:
+        """The layer's tensors by name, with their shapes."""
+        h, q, kv, m = (
+            c.hidden_size,
+            c.num_heads * c.head_dim,
+            c.num_kv_heads * c.head_dim,
+            c.intermediate_size,
+        )
+        shapes: dict[str, tuple[int, ...]] = {
+            "self_attn.q_proj": (q, h), "self_attn.k_proj": (kv, h), "self_attn.v_proj": (kv, h),
+            "self_attn.o_proj": (h, q), "mlp.gate_proj": (m, h), "mlp.up_proj": (m, h), "mlp.down_proj": (h, m),
+            "input_layernorm": (h,), "post_attention_layernorm": (h,),
+        }  # fmt: skip
+        if c.qk_norm:
+            shapes |= {"self_attn.q_norm": (c.head_dim,), "self_attn.k_norm": (c.head_dim,)}
+        return {f"{prefix}.{name}.weight": shape for name, shape in shapes.items()}
 
     def project(self, x: Tensor, tables: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """q [n, H, d], k [n, G, d] (normed, rotated) and v [n, G, d] of already normed rows x [n, h]."""

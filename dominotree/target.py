@@ -53,14 +53,17 @@ class Target:
         self.rotary = Rotary(config, self.device, self.dtype)
 
     @staticmethod
-    def weight_names(config: ModelConfig) -> list[str]:
-        """Every tensor that the checkpoint must hold, and no other."""
-        names = ["model.embed_tokens.weight", "model.norm.weight"]
-        if not config.tie_word_embeddings:
-            names.append("lm_head.weight")
-        for i in range(config.num_layers):
-            names += DecoderLayer.weight_names(f"model.layers.{i}", config.qk_norm)
-        return names
+    def weight_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
+        """Every tensor that the checkpoint must hold, and no other, with its shape."""
+        shapes = {
+            "model.embed_tokens.weight": (c.vocab_size, c.hidden_size),
+            "model.norm.weight": (c.hidden_size,),
+        }
+        if not c.tie_word_embeddings:
+            shapes["lm_head.weight"] = (c.vocab_size, c.hidden_size)
+        for i in range(c.num_layers):
+            shapes |= DecoderLayer.weight_shapes(c, f"model.layers.{i}")
+        return shapes
 
     @property
     def device(self) -> torch.device:

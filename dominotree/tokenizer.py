@@ -76,7 +76,7 @@ class Tokenizer:
         try:
             hf = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
             end_ids = _configured_end_ids(name)
-        except (OSError, ValueError, KeyError, ImportError) as error:
+        except (OSError, ValueError, KeyError, ImportError, AttributeError, TypeError) as error:
             reason = str(error).strip().partition("\n")[0].rstrip(".")
             raise PairError(
                 f"The tokenizer of {name} cannot be loaded ({reason}): give a folder with tokenizer.json "
@@ -90,7 +90,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of ``text``, nothing added; markers written in it, such as ``<|im_end|>``, become their ids."""
-        return [int(i) for i in self.hf.encode(text, add_special_tokens=False)]
+        return [int(i) for i in self.hf.encode(text, add_special_tokens=False, verbose=False)]
 
     def encode_chat(self, prompt: str, system: str | None = None) -> list[int]:
         """Ids of one user message in the chat template, up to where the answer starts, thinking off.

@@ -14,7 +14,6 @@ from tiny import (
     ByteTokenizer,
     drafter_config,
     random_weights,
-    target_shapes,
     tiny_config,
     tiny_pair,
     tiny_target,
@@ -26,6 +25,7 @@ from dominotree.decode import Settings, generate
 from dominotree.drafter import Drafter, DrafterConfig
 from dominotree.errors import PairError
 from dominotree.model import ModelConfig
+from dominotree.target import Target
 
 CPU = torch.device("cpu")
 
@@ -34,7 +34,7 @@ def target_folder(folder: Path, seed: int = 0, **changes) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     raw = tiny_config(**changes)
     (folder / "config.json").write_text(json.dumps(raw))
-    weights = random_weights(target_shapes(ModelConfig.from_dict(raw, "x")), seed, 2.0)
+    weights = random_weights(Target.weight_shapes(ModelConfig.from_dict(raw, "x")), seed, 2.0)
     save_file(weights, folder / "model.safetensors")
     return folder
 
@@ -255,3 +255,51 @@ def test_bfloat16_runs_on_the_cpu_and_lists_near_ties(tmp_path: Path, byte_token
     run = generate(pair, settings=Settings(max_new_tokens=16), prompt_ids=[4, 8])
     assert len(run.summary["token_ids"]) == 16 and pair.target.dtype == torch.bfloat16
     assert isinstance(run.summary["near_ties"], list)
+
+
+def test_a_drafter_beside_a_pair_name_is_used_or_refused(
+    tmp_path: Path, byte_tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    found = SimpleNamespace(
+        target_dir=target_folder(tmp_path / "t"), drafter_dir=drafter_folder(tmp_path / "d"), dflash_dir=None
+    )
+    monkeypatch.setattr("dominotree.default_pair.ensure", lambda progress: found)
+    assert load_pair("default").info["drafter"] == "d"
+    assert load_pair("default", drafter=drafter_folder(tmp_path / "own", seed=9)).info["drafter"] == "own"
+    with pytest.raises(PairError, match="no-such"):
+        load_pair("default", drafter="no-such")
+
+
+@pytest.mark.parametrize(
+    "change", [{"num_attention_heads": 8}, {"num_key_value_heads": 4}, {"intermediate_size": 100}]
+)
+def test_target_tensors_of_another_shape_are_named(tmp_path: Path, change: dict) -> None:
+    folder = target_folder(tmp_path / "t")
+    (folder / "config.json").write_text(json.dumps({**TINY, **change}))
+    with pytest.raises(PairError, match="has shape"):
+        load_target(folder, [], CPU, torch.float32)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", "[]"])
+def test_a_damaged_index_is_named(tmp_path: Path, content: str) -> None:
+    folder = target_folder(tmp_path / "t")
+    (folder / "model.safetensors.index.json").write_text(content)
+    with pytest.raises(PairError, match=r"index\.json is damaged"):
+        load_target(folder, [], CPU, torch.float32)
+
+
+def test_a_wrong_wish_is_a_bad_argument() -> None:
+    from dominotree.errors import SettingsError
+
+    for kwargs in (
+        {"name": "foo"},
+        {"dtype": "int8"},
+        {"device": "meta"},
+        {"device": "foo"},
+        {"target": "../x"},
+        {"target": ""},
+    ):
+        with pytest.raises(SettingsError):
+            load_pair(**kwargs)

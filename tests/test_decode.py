@@ -14,7 +14,7 @@ from tiny import VOCAB, ByteTokenizer, OneHotDrafter, ScriptTarget, tiny_pair, t
 
 from dominotree.checkpoints import Pair
 from dominotree.decode import Run, Settings, generate
-from dominotree.errors import PromptError, SettingsError
+from dominotree.errors import EngineBusyError, PromptError, SettingsError
 from dominotree.methods import METHODS
 from dominotree.tree import DraftTree, walk
 
@@ -462,7 +462,9 @@ def test_raw_and_kept_counts() -> None:
 
 
 def test_a_chain_has_every_level_whatever_the_tree_budget() -> None:
-    run = Run(tiny_pair(), prompt_ids=[5, 9, 2], settings=Settings(method="domino", budget=2, max_new_tokens=30))
+    run = Run(
+        tiny_pair(), prompt_ids=[5, 9, 2], settings=Settings(method="domino", budget=2, max_new_tokens=30)
+    )
     assert next(iter(run)).verified_nodes == 8
 
 
@@ -471,3 +473,35 @@ def test_a_run_decodes_once() -> None:
     list(run)
     with pytest.raises(RuntimeError, match="once"):
         list(run)
+
+
+def test_two_open_runs_in_one_thread_are_refused_not_locked_for_ever() -> None:
+    pair = tiny_pair()
+    first = iter(Run(pair, prompt_ids=[5, 9], settings=Settings(max_new_tokens=20)))
+    next(first)
+    with pytest.raises(EngineBusyError, match="still open"):
+        next(iter(Run(pair, prompt_ids=[5, 9], settings=Settings(max_new_tokens=20))))
+    first.close()
+    assert list(Run(pair, prompt_ids=[5, 9], settings=Settings(max_new_tokens=5)))
+
+
+def test_inference_mode_does_not_leak_between_rounds() -> None:
+    run = iter(Run(tiny_pair(), prompt_ids=[5, 9], settings=Settings(max_new_tokens=20)))
+    next(run)
+    assert not torch.is_inference_mode_enabled()
+    run.close()
+
+
+@pytest.mark.parametrize("prompt_ids", [[1.5], ["a"], [True], [], [-1]])
+def test_prompt_ids_must_be_token_ids(prompt_ids: list) -> None:
+    with pytest.raises(PromptError, match="token ids"):
+        Run(tiny_pair(), prompt_ids=prompt_ids)
+
+
+def test_impossible_prompts_and_caches_are_one_sentence() -> None:
+    with pytest.raises(PromptError, match="half a character"):
+        Run(tiny_pair(), "a\udcff")
+    with pytest.raises(SettingsError, match="cache_rows 2"):
+        Run(tiny_pair(), prompt_ids=[1, 2, 3], cache_rows=2)
+    with pytest.raises(SettingsError, match="temperature"):
+        Settings(temperature=10**400)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import VOCAB, path_reference, target_shapes, tiny_config, tiny_target
+from tiny import VOCAB, path_reference, tiny_config, tiny_target
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from dominotree.errors import PairError
@@ -238,4 +238,3 @@ def test_rewound_cache_is_left_as_it_was() -> None:
 def test_cache_shapes_and_room() -> None:
     cache = KVCache(tiny_target().config, 5, torch.device("cpu"), torch.float32)
     assert cache.k.shape == (4, 2, 5, 8) and cache.room() == 5
-    assert set(target_shapes(tiny_target().config)) == set(Target.weight_names(tiny_target().config))

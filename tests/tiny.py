@@ -61,20 +61,9 @@ def random_weights(shapes: dict[str, tuple[int, ...]], seed: int, scale: float =
     return out
 
 
-def target_shapes(c: ModelConfig) -> dict[str, tuple[int, ...]]:
-    h, q, kv, m = c.hidden_size, c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim, c.intermediate_size
-    by_name = {
-        "embed_tokens": (c.vocab_size, h), "lm_head": (c.vocab_size, h), "norm": (h,), "q_proj": (q, h),
-        "k_proj": (kv, h), "v_proj": (kv, h), "o_proj": (h, q), "gate_proj": (m, h), "up_proj": (m, h),
-        "down_proj": (h, m), "input_layernorm": (h,), "post_attention_layernorm": (h,), "q_norm": (c.head_dim,),
-        "k_norm": (c.head_dim,),
-    }  # fmt: skip
-    return {name: by_name[name.split(".")[-2]] for name in Target.weight_names(c)}
-
-
 def tiny_target(seed: int = 0, layers: Sequence[int] = (0, 2), scale: float = 2.0, **changes) -> Target:
     config = ModelConfig.from_dict(tiny_config(**changes), "tiny target")
-    return Target(config, random_weights(target_shapes(config), seed, scale), layers, "tiny target")
+    return Target(config, random_weights(Target.weight_shapes(config), seed, scale), layers, "tiny target")
 
 
 def tiny_drafter(target: Target, seed: int = 1, dflash: dict | None = None, **changes) -> Drafter:

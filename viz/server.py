@@ -117,7 +117,8 @@ def export(trace: tr.Trace, what: str) -> tuple[str, str, str] | None:
     """A file of a run as (name, media type, text): rounds.csv, nodes.csv or trace.json; None otherwise."""
     if not trace.run_id:
         trace.run_id = tr.content_id(trace)
-    stem = f"dominotree-{trace.header.get('settings', {}).get('method', 'run')}-{trace.run_id}"
+    method = str(trace.header.get("settings", {}).get("method", "run"))  # an imported file may say anything
+    stem = f"dominotree-{re.sub(r'[^a-z0-9_-]', '', method)[:40] or 'run'}-{trace.run_id}"
     if what == "rounds.csv":
         return f"{stem}-rounds.csv", "text/csv", tr.rounds_csv(trace)
     if what == "nodes.csv":

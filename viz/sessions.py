@@ -15,6 +15,7 @@ import itertools
 import json
 import logging
 import math
+import re
 import secrets
 import threading
 import time
@@ -89,7 +90,7 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
     number = None
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         number = int(value) if value == int(value) else None
-    elif isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+    elif isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d{1,30}\s*", value):
         number = int(value)
     if number is None or not low <= number <= high:
         raise SettingsError(f"{name} must be a whole number from {low} to {high}, not {_shown(value)}.")
@@ -109,6 +110,8 @@ def check_prompt(prompt: Any, limits: Limits) -> str:
         raise PromptError(
             f"The prompt has {len(prompt):,} characters; this page takes at most {limits.prompt_chars:,}."
         )
+    if not prompt.isprintable() and any("\ud800" <= c <= "\udfff" for c in prompt):
+        raise PromptError("The prompt holds half a character that no text can contain: type it again.")
     return prompt
 
 
@@ -130,7 +133,7 @@ def check_settings(
         raise SettingsError(f"Unknown method {_shown(method)}: choose one of {', '.join(LIVE_METHODS)}.")
     try:
         heat = float(temperature)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         heat = math.nan
     if isinstance(temperature, bool) or not 0 <= heat <= limits.temperature:  # NaN fails every comparison
         raise SettingsError(

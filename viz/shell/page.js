@@ -483,13 +483,22 @@
     const tab = tabs[name];
     tab.element = element;
     tab.tell = tell;
-    tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false });
+    const onEvent = (event, detail) => {
+      // `c` where there is no second run to show: the tab that has one
+      if (event === "compare" && detail.on && !detail.runs) openTab("Compare");
+    };
+    tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false, onEvent });
     settle(tab);
     if (tab.waiting) tab.waiting(tab.player);
     else if (!config.groups.length) tab.player.clear("No recorded runs are installed. Type a prompt and press Run.");
     else if (name === "compare") pickPair(name, {});
     else pickRun(name, config.groups[0].runs[0].id);
     tab.waiting = null;
+  }
+
+  function openTab(title) {
+    const buttons = [...document.querySelectorAll('button[role="tab"]')];
+    buttons.find((button) => button.textContent.trim() === title)?.click();
   }
 
   function mountStatus(name, element) {
