@@ -208,10 +208,10 @@ def test_arrow_keys_step_rounds_and_buttons_step_lessons(visit: Visit, data: dic
         "the new lesson's title has the focus"
     )
     assert page.evaluate("location.hash") == f"#lesson={second['id']}"
+    page.keyboard.press("Home")  # its picture may be the last round of its run
+    page.wait_for_function("() => lessons.state().player.round === 1")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function(
-        "round => lessons.state().player.round === round + 1", arg=second["picture"]["round"]
-    )
+    page.wait_for_function("() => lessons.state().player.round === 2")
     page.get_by_role("button", name="← Previous").click()
     assert page.evaluate("lessons.state().id") == first["id"]
     assert page.get_by_role("button", name="← Previous").is_disabled()
