@@ -91,13 +91,8 @@ def best(ids: Tensor, scores: Tensor, count: int) -> tuple[list[int], list[float
     return ids[order].tolist(), scores[order].tolist()
 
 
-class MarginalScorer:
-    """log-softmax(L_i) over the whole vocabulary, blind to the path (DDTree)."""
-
-    name = "marginal"
-
-    def __init__(self, block: DraftBlock, children: int) -> None:
-        self.found = Candidates.of(block, children)
+class PathBlindScorer:
+    """A scorer whose children depend on the level only: it has no state to keep."""
 
     def root(self) -> None:
         return None
@@ -105,13 +100,22 @@ class MarginalScorer:
     def step(self, state: None, token: int) -> None:
         return None
 
+
+class MarginalScorer(PathBlindScorer):
+    """log-softmax(L_i) over the whole vocabulary, blind to the path (DDTree)."""
+
+    name = "marginal"
+
+    def __init__(self, block: DraftBlock, children: int) -> None:
+        self.found = Candidates.of(block, children)
+
     @torch.inference_mode()
     def children(self, state: None, level: int, count: int) -> tuple[list[int], list[float]]:
         found = self.found
         return best(found.ids[level], found.base[level] - found.logz_v[level], count)
 
 
-class StaticScorer:
+class StaticScorer(PathBlindScorer):
     """The correction once per level along the greedy corrected chain, shared by all nodes of the level.
 
     The chain is Domino's own: its token at each level is the best of the whole vocabulary, which may lie outside the
@@ -138,12 +142,6 @@ class StaticScorer:
             self.rows.append(conditional.log_probs(state, level))
             self.over_m.append(conditional.corrected(state, level).log_softmax(-1))
             state = conditional.step(state, argmax_low(conditional.whole_row(state, level)))
-
-    def root(self) -> None:
-        return None
-
-    def step(self, state: None, token: int) -> None:
-        return None
 
     @torch.inference_mode()
     def children(self, state: None, level: int, count: int) -> tuple[list[int], list[float]]:
