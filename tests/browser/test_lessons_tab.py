@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
-import os
-import shutil
-import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
+from helpers import ROOT, files_of, visitors
 from page_tools import ScriptedEngine, serving
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from viz import lessons, player
 from viz.library import Library, served_json
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PAGE = f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>lessons</title><link rel="icon" href="data:,">
 <meta name="viewport" content="width=device-width, initial-scale=1">{player.head("player/")}
 <link rel="stylesheet" href="player/lessons.css"><style>body{{margin:0}}</style></head><body><main id="lessons"></main>
@@ -41,11 +25,6 @@ fetch("lessons.json").then((answer) => answer.json()).then((data) => {{
     data, run: async (id) => (await fetch(`recorded/${{id}}.json`)).json() }});
 }});
 </script></body></html>"""
-
-
-class _Files(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
 
 
 @pytest.fixture(scope="module")
@@ -64,22 +43,8 @@ def address(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> I
         (site / "recorded" / f"{run_id}.json").write_text(
             served_json(library.trace(run_id)), encoding="utf-8"
         )
-    handler = functools.partial(_Files, directory=str(site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no Chromium: set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
+    with files_of(site) as address:
+        yield address
 
 
 Visit = Callable[..., Page]
@@ -88,31 +53,15 @@ Visit = Callable[..., Page]
 @pytest.fixture
 def visit(chromium: Browser, address: str) -> Iterator[Visit]:
     """Open the lessons as a new visitor; an outside request or a script error fails the test."""
-    contexts, wrong = [], []
+    with visitors(chromium) as new_page:
 
-    def open_page(size: tuple[int, int] = (1440, 900), at: str = "", **more: Any) -> Page:
-        context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, **more)
-        contexts.append(context)
+        def open_page(size: tuple[int, int] = (1440, 900), at: str = "", **more: Any) -> Page:
+            page = new_page(size, **more)
+            page.goto(address + at)
+            ready(page)
+            return page
 
-        def gate(route: Route) -> None:
-            if urlsplit(route.request.url).hostname == "127.0.0.1":
-                route.continue_()
-            else:
-                wrong.append(route.request.url)
-                route.abort()
-
-        context.route("**/*", gate)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
-        page.goto(address + at)
-        ready(page)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not wrong
+        yield open_page
 
 
 def ready(page: Page) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
-import shutil
 import subprocess
 import sys
 import time
@@ -16,8 +14,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from helpers import visitors
 from page_tools import ScriptedEngine, serving, until, write_library
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from trace_factory import make_trace
@@ -28,27 +27,7 @@ from viz.library import Library
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 SHOWN = "#{0}-player .dp:not(.dp-is-empty)"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no Chromium: set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +49,15 @@ def site(
 def visit(chromium: Browser, site: Any, engine: ScriptedEngine) -> Iterator[Callable[..., Page]]:
     """Open the page as a new visitor; anything asked of another host, or any script error, fails the test."""
     engine.seconds, engine.rounds, engine.fail_at, engine.refusal = 0.05, 8, None, ""
-    contexts, wrong = [], []
+    with visitors(chromium, r"(https?://127\.0\.0\.1[:/]|data:|blob:)", console=False) as new_page:
 
-    def open_page(address: str = site[0], size: tuple[int, int] = (1440, 900), **more: Any) -> Page:
-        context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, **more)
-        contexts.append(context)
+        def open_page(address: str = site[0], size: tuple[int, int] = (1440, 900), **more: Any) -> Page:
+            page = new_page(size, **more)
+            page.goto(address)
+            page.wait_for_selector(SHOWN.format("explore"))
+            return page
 
-        def gate(route: Any) -> None:
-            if re.match(r"(https?://127\.0\.0\.1[:/]|data:|blob:)", route.request.url):
-                route.continue_()
-            else:
-                wrong.append(route.request.url)
-                route.abort()
-
-        context.route("**/*", gate)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(address)
-        page.wait_for_selector(SHOWN.format("explore"))
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert wrong == []
+        yield open_page
 
 
 def state(page: Page, tab: str = "explore") -> dict[str, Any]:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import json
-import os
-import shutil
-import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from helpers import PLAIN, Open, assert_nothing_meets, headline, js, show, state
 from trace_factory import ODD_TOKENS, VOCABULARY, make_trace
 
 from dominotree import trace as tr
@@ -25,119 +17,10 @@ from viz.player import bench
 
 pytestmark = pytest.mark.browser
 
-ROOT = Path(__file__).parents[2]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-#: Words and digits only, as most text has them.
-PLAIN = VOCABULARY[:190]
-PAGE = f"""<!doctype html><html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>player</title>
-{player.head("viz/player/")}<style>body{{margin:0}}</style></head>
-<body><main id="player"></main><input id="field"><button id="other">Other</button>
-<script src="tests/browser/probe.js"></script><script>
-const events = [];
-const p = DominoPlayer.mount(document.getElementById("player"), {{
-  onEvent: (name, detail) => events.push([name, detail]) }});
-</script></body></html>"""
-
-
-class _Files(http.server.SimpleHTTPRequestHandler):
-    def do_GET(self) -> None:
-        if self.path == "/":
-            body = PAGE.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        elif self.path == "/favicon.ico":
-            self.send_response(204)
-            self.end_headers()
-        else:
-            super().do_GET()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    handler = functools.partial(_Files, directory=str(ROOT))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.fail("no Chromium: set CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-Open = Callable[..., Page]
-
 
 @pytest.fixture
-def visit(chromium: Browser, address: str) -> Iterator[Open]:
-    """Open the player with one or two traces; an outside request or a script error fails the test."""
-    contexts, wrong = [], []
-
-    def open_player(*traces: tr.Trace, size: tuple[int, int] = (1440, 900), **more: Any) -> Page:
-        context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, **more)
-        contexts.append(context)
-
-        def gate(route: Any) -> None:
-            url = urlsplit(route.request.url)
-            if url.hostname == "127.0.0.1" or url.scheme == "file":
-                route.continue_()
-            else:
-                wrong.append(route.request.url)
-                route.abort()
-
-        context.route("**/*", gate)
-        page = context.new_page()
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
-        page.goto(address)
-        if traces:
-            show(page, *traces)
-        return page
-
-    yield open_player
-    for context in contexts:
-        context.close()
-    assert not wrong
-
-
-def show(page: Page, *traces: tr.Trace) -> None:
-    runs = [tr.to_json(served(tr.finish(trace))) for trace in traces]
-    call = "p.load(runs[0])" if len(runs) == 1 else "p.compare(runs[0], runs[1])"
-    page.evaluate(f"texts => {{ const runs = texts.map(JSON.parse); {call}; p.flush(); }}", runs)
-
-
-def js(page: Page, expression: str) -> Any:
-    return page.evaluate(f"() => {{ p.flush(); return ({expression}); }}")
-
-
-def state(page: Page) -> dict[str, Any]:
-    return js(page, "p.state()")
-
-
-def headline(page: Page) -> str:
-    return js(page, "document.querySelector('.dp-headline').innerText")
+def visit(visit_player: Open) -> Open:
+    return visit_player
 
 
 # ---- text is data (U01, U02, U04, U05, U06, S10) ----------------------------------------------------------
@@ -603,34 +486,6 @@ def test_download_buttons_name_the_run_on_screen(visit: Open) -> None:
 # ---- geometry, sizes, access ------------------------------------------------------------------------------
 
 
-def assert_nothing_meets(seen: dict[str, Any]) -> None:
-    inset = 0.5
-
-    def apart(a: list[float], b: list[float]) -> bool:
-        return (
-            a[0] + inset >= b[2] - inset
-            or b[0] + inset >= a[2] - inset
-            or a[1] + inset >= b[3] - inset
-            or b[1] + inset >= a[3] - inset
-        )
-
-    labels, stage = seen["labels"], seen["stage"]
-    for i, label in enumerate(labels):
-        for other in labels[i + 1 :]:
-            assert apart(label, other), (label[4], other[4])
-        for mark in seen["marks"]:
-            assert apart(label, mark), (label[4], mark)
-        x0, y0, x1, y1 = label[:4]
-        assert x0 >= stage[0] - 1 and x1 <= stage[2] + 1 and y0 >= stage[1] - 1 and y1 <= stage[3] + 1, label
-        for name, width, points in seen["lines"]:
-            half = width / 2 - inset
-            for x, y in points:
-                assert not (x0 - half < x < x1 + half and y0 - half < y < y1 + half), (label[4], name, x, y)
-        for chip in seen["chips"]:
-            inside = chip[0] <= x0 and chip[2] >= x1 and chip[1] <= (y0 + y1) / 2 <= chip[3]
-            assert inside or apart(label, chip), (label[4], chip)
-
-
 @pytest.mark.parametrize("nodes", [16, 64, 256])
 def test_no_label_meets_an_edge_a_mark_or_another_label_at_1440x900(visit: Open, nodes: int) -> None:
     page = visit(make_trace(6, nodes, 8, skill=0.85, width=24))
@@ -768,7 +623,7 @@ def test_reduced_motion_flashes_nothing(visit: Open) -> None:
     assert js(page, "p.panes[0].tree.pulse.childElementCount") == 0
 
 
-def test_standalone_file_shows_a_run_and_two(visit: Open, tmp_path: Path, address: str) -> None:
+def test_standalone_file_shows_a_run_and_two(visit: Open, tmp_path: Path) -> None:
     trace = make_trace(3, 8, 2)
     text = player.standalone(json.loads(tr.to_json(served(tr.finish(trace)))))
     path = tmp_path / "run.html"
