@@ -1,0 +1,41 @@
+// Small pieces that the kernels share.
+#pragma once
+#include <cuda_bf16.h>
+
+typedef __nv_bfloat16 bf16;
+
+// With programmatic dependent launch a kernel may start while its predecessor still runs: everything before
+// wait_for_predecessor() may touch only what no predecessor writes (weights).
+__device__ __forceinline__ void wait_for_predecessor() {
+#if defined(PDL) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+__device__ __forceinline__ void let_successor_start() {
+#if defined(PDL) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Ask for this CTA's share of `bytes` at `where` to be brought into L2; costs one instruction. Later kernels read it.
+__device__ __forceinline__ void prefetch_share(const void* where, long long bytes, int cta, int ctas) {
+#if __CUDA_ARCH__ >= 900
+  long long share = ((bytes + ctas - 1) / ctas + 127) / 128 * 128;
+  long long begin = share * cta;
+  if (begin >= bytes) return;
+  long long size = min(share, bytes - begin) / 16 * 16;
+  const char* at = reinterpret_cast<const char*>(where) + begin;
+  if (size > 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"((int)size) : "memory");
+#endif
+}
+
+__device__ __forceinline__ float rounded(float x) { return __bfloat162float(__float2bfloat16(x)); }
+
+__device__ __forceinline__ void mma_16x8x16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                                            unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
