@@ -53,6 +53,8 @@
       host.append(this.scroller, this.zoomBar, this.empty);
       this.cache = new Map();
       this.zoom = 1;
+      this.scale = 1; // px of the screen to one of the geometry: Present draws everything larger
+      this.refine = null; // (kinds, run, k, scorer, g) => void: last word on what is drawn (Present grows the tree with it)
       this.current = null;
       this.onHover = onHover;
       this.over = null;
@@ -87,7 +89,7 @@
     }
 
     size() {
-      const { width, height } = this.box;
+      const [width, height] = [this.box.width / this.scale, this.box.height / this.scale];
       return { width: Math.max(260, width) * this.zoom, height: Math.max(200, height) * this.zoom, narrow: width < 640 };
     }
 
@@ -124,15 +126,18 @@
       const before = this.current;
       const g = this.geometryOf(run, k);
       const kinds = this.classify(run, k, scorer, g);
-      const sized = this.plot.dp === `${g.width}x${g.height}`;
+      if (this.refine) this.refine(kinds, run, k, scorer, g);
+      const [width, height] = [g.width * this.scale, g.height * this.scale];
+      const sized = this.plot.dp === `${width}x${height}`;
       if (!sized) {
-        this.plot.dp = `${g.width}x${g.height}`;
+        this.plot.dp = `${width}x${height}`;
+        this.pulse.setAttribute("viewBox", `0 0 ${g.width} ${g.height}`);
         for (const element of [this.plot, this.stage]) {
-          element.style.width = `${g.width}px`;
-          element.style.height = `${g.height}px`;
+          element.style.width = `${width}px`;
+          element.style.height = `${height}px`;
         }
         this.host.classList.toggle("dp-is-narrow", g.narrow);
-        if (g.narrow) this.host.style.setProperty("--dp-tree-rows", `${g.height}px`);
+        if (g.narrow) this.host.style.setProperty("--dp-tree-rows", `${height}px`);
       }
       const figure = this.figure(g, kinds);
       Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
@@ -261,12 +266,17 @@
         chipAnchor: { color: c.ink, width: 1 },
         chipBonus: { color: c.accent, width: 2, dash: "4px,3px" },
       };
+      const s = this.scale;
+      if (s !== 1) {
+        for (const look of Object.values(looks)) [look.size, look.line.width] = [look.size * s, look.line.width * s];
+        for (const sized of [...Object.values(inks), ...Object.values(lines)]) for (const name of ["size", "width"]) if (sized[name]) sized[name] *= s;
+      }
       const fills = { chipTree: c.chip, chipOnly: c.chip, chipHeld: solid ? c.accent : c.bg, chipAnchor: c.ink, chipBonus: c.bg };
       const many = MARKS.filter((m) => marks[m].x.length > AS_PATH);
       const drawnMarks = many.map((m) => {
         const { symbol, size, color, line } = looks[m];
         const outline = line.width ? line : { color, width: size < 5 ? size / 2 : 0 };
-        return { type: "path", path: dots(marks[m], symbol, size), layer: "below", line: outline, fillcolor: color, name: `${m} marks` };
+        return { type: "path", path: dots(marks[m], symbol, size / s), layer: "below", line: outline, fillcolor: color, name: `${m} marks` };
       });
       for (const m of many) marks[m] = { x: [], y: [] };
       // One trace for all marks and one for all labels: Plotly's cost is by trace (0.5 ms each) more than by point.
@@ -304,8 +314,8 @@
       const shapes = PATHS.filter((p) => paths[p].length).map((p) => ({ type: "path", path: paths[p].join(""), layer: "below", line: lines[p], fillcolor: fills[p] || "rgba(0,0,0,0)", name: p }));
       const axis = { visible: false, fixedrange: true, type: "linear", autorange: false };
       const layout = {
-        width: g.width,
-        height: g.height,
+        width: g.width * s,
+        height: g.height * s,
         margin: { l: 0, r: 0, t: 0, b: 0 },
         paper_bgcolor: "rgba(0,0,0,0)",
         plot_bgcolor: "rgba(0,0,0,0)",
@@ -324,8 +334,8 @@
     nodeAt(event) {
       if (!this.current) return null;
       const frame = this.stage.getBoundingClientRect();
-      const px = event.clientX - frame.left;
-      const py = event.clientY - frame.top;
+      const px = (event.clientX - frame.left) / this.scale;
+      const py = (event.clientY - frame.top) / this.scale;
       const { g, kinds } = this.current;
       let best = null;
       let least = 20;
@@ -360,10 +370,11 @@
       if (hide) return;
       const i = g.index(node);
       const half = (g.spine[i] ? SIZES.spineChip : SIZES.chip) / 2 + 4;
-      const [x0, x1, y0, y1] = g.chips
+      const around = g.chips
         ? [g.x[i] - 5, g.end[i] + 4, g.y[i] - half, g.y[i] + half]
         : [g.x[i] - 10, g.x[i] + 10, g.y[i] - 10, g.y[i] + 10];
-      ring.style.cssText = `left:${x0}px;top:${y0}px;width:${x1 - x0}px;height:${y1 - y0}px;border-radius:${g.chips ? 10 : 20}px`;
+      const [x0, x1, y0, y1] = around.map((at) => at * this.scale);
+      ring.style.cssText = `left:${x0}px;top:${y0}px;width:${x1 - x0}px;height:${y1 - y0}px;border-radius:${(g.chips ? 10 : 20) * this.scale}px`;
     }
 
     /** After a change of scorer: the nodes that came in flash once (250 ms at most), nothing moves. */
