@@ -280,7 +280,10 @@ class DecoderLayer:
         q, k, v = self.project(rms_norm(x, self.input_norm, self.config.rms_norm_eps), tables)
         cache.k[index, :, start:stop] = k.transpose(0, 1)
         cache.v[index, :, start:stop] = v.transpose(0, 1)
-        mixed = attend(q, cache.k[index, :, :stop], cache.v[index, :, :stop], bias)
+        return self.finish(x, attend(q, cache.k[index, :, :stop], cache.v[index, :, :stop], bias))
+
+    def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """The block after its attention: x [n, h] and the heads' mix [n, H·d] -> [n, h]."""
         x = x + F.linear(mixed, self.o)
         gate, up = F.linear(rms_norm(x, self.post_norm, self.config.rms_norm_eps), self.gate_up).chunk(
             2, dim=-1
