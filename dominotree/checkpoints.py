@@ -14,6 +14,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from dominotree.calibration import Calibration
+from dominotree.cost import CostModel
 from dominotree.drafter import Drafter, DrafterConfig
 from dominotree.errors import PairChoiceError, PairError
 from dominotree.methods import Method
@@ -42,6 +44,8 @@ class Pair:
     dflash: Drafter | None
     info: dict[str, Any] = field(default_factory=dict)
     ar_tokens_per_second: float | None = None
+    costs: CostModel | None = None  # for cost-aware methods, instead of the stored profile
+    calibration: Calibration | None = None  # for the calibrated one, instead of the stored map
     lock: threading.Lock = field(default_factory=threading.Lock)
     holder: int | None = None  # thread whose run holds the lock
 

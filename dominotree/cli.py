@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from dominotree import __version__
 from dominotree.errors import DominoTreeError, PromptError, SettingsError
+from dominotree.methods import METHODS
 
 if TYPE_CHECKING:
     from dominotree.decode import Run, Settings
@@ -44,9 +45,14 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--prompt", required=True, help="the user's message; it goes through the chat template"
     )
     parser.add_argument(
-        "--method", default="dominotree", help="ar, dflash, domino, ddtree, marginal, static or dominotree"
+        "--method", default="dominotree", help=f"one of {', '.join(METHODS)} (default dominotree)"
     )
-    parser.add_argument("--budget", type=int, default=16, help="tree nodes besides the root (default 16)")
+    parser.add_argument(
+        "--budget", type=int, help="tree nodes besides the root (default 16); cost-aware methods: at most (256)"
+    )
+    parser.add_argument(
+        "--profile", type=Path, help="cost profile of a cost-aware method (default: this machine's own)"
+    )
     parser.add_argument(
         "--top-m", type=top_m, default=64, help="candidates per level that are corrected, or 'full'"
     )
@@ -107,6 +113,14 @@ def build_parser() -> argparse.ArgumentParser:
     record.add_argument("--only", nargs="*", default=None, help="names of single runs to record again")
     add_pair_options(record)
     record.set_defaults(run=cmd_record)
+
+    profile = commands.add_parser("profile", help="measure what a draft and a verify cost on this machine")
+    profile.add_argument("--contexts", type=int, nargs="+", help="committed rows (default 64 512 2048)")
+    profile.add_argument("--max-nodes", type=int, default=256, help="largest tree (default 256)")
+    profile.add_argument("--repeats", type=int, default=7, help="counted calls of each point (default 7)")
+    profile.add_argument("--out", type=Path, help="write here instead of the cache")
+    add_pair_options(profile)
+    profile.set_defaults(run=cmd_profile)
 
     commands.add_parser("train", help="make the drafters anew (needs a GPU)", add_help=False)
 
@@ -177,9 +191,13 @@ def start_run(args: argparse.Namespace, record: bool) -> Run:
     settings = settings_of(args)
     if not args.prompt.strip():
         raise PromptError(f"the prompt is empty ({args.prompt!r}); type at least one word.")
+    from dominotree.cost import CostModel
     from dominotree.decode import Run
 
-    return Run(open_pair(args), args.prompt, settings, record=record, title=getattr(args, "title", ""))
+    costs = None if args.profile is None else CostModel.load(args.profile)
+    return Run(
+        open_pair(args), args.prompt, settings, record=record, costs=costs, title=getattr(args, "title", "")
+    )
 
 
 def drain(run: Run, show: Callable[[str], None]) -> None:
@@ -247,6 +265,20 @@ def cmd_record(args: argparse.Namespace) -> None:
     from dominotree.bench.recordings import record_all
 
     record_all(open_pair(args), args.out, args.only, progress)
+
+
+def cmd_profile(args: argparse.Namespace) -> None:
+    from dominotree import cost, profile
+
+    if not 1 <= args.max_nodes <= 1024 or not 1 <= args.repeats <= 1000:
+        raise SettingsError("--max-nodes goes from 1 to 1024, --repeats from 1 to 1000.")
+    pair = open_pair(args)
+    contexts = args.contexts or profile.CONTEXTS
+    model = profile.full(pair, None, contexts, args.max_nodes, args.repeats, progress)
+    path = args.out or cost.profile_path(profile.identity(pair))
+    model.save(path)
+    print(profile.table(model))
+    print(f"{path}: profile {model.hash}")
 
 
 def cmd_bench(args: argparse.Namespace) -> None:

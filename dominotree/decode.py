@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 import dominotree
+from dominotree import calibration, cost, profile
 from dominotree import record as rec
+from dominotree.builders.adaptive import grow
 from dominotree.builders.reference import best_first, chain
 from dominotree.checkpoints import Pair
 from dominotree.drafter import DraftBlock
 from dominotree.errors import EngineBusyError, PromptError, SettingsError
-from dominotree.methods import METHODS, Method
+from dominotree.methods import CALIBRATED, METHODS, Method
 from dominotree.model import KVCache
 from dominotree.sampling import Chooser
 from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, Scorer, StaticScorer
@@ -38,12 +40,12 @@ LOW_TAU, LOW_TAU_ROUNDS = 1.2, 20
 class Settings:
     """What a run is asked to do. Raises SettingsError (a ValueError) with one sentence that names the value.
 
-    ``top_m`` None means the full vocabulary; ``children`` None the method's default; ``seed`` None a fresh random
+    ``budget``: tree nodes besides the root, for cost-aware methods the most of them; left out, the method's own. ``top_m`` None means the full vocabulary; ``children`` None the method's default; ``seed`` None a fresh random
     seed; ``full_row`` normalises corrected levels over the whole vocabulary instead of the M candidates.
     """
 
     method: str = "dominotree"
-    budget: int = 16
+    budget: int = None  # type: ignore[assignment]  # left out: filled in below
     top_m: int | None = 64
     children: int | None = None
     temperature: float = 0.0
@@ -54,6 +56,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise SettingsError(f"unknown method {self.method!r}; choose one of {', '.join(METHODS)}.")
+        if self.budget is None:
+            object.__setattr__(self, "budget", self.spec.budget)
         _whole("budget", self.budget, 1, MAX_BUDGET)
         if self.top_m is not None:
             _whole("top_m", self.top_m, 1, 1_000_000)
@@ -105,6 +109,7 @@ class Run:
     ``prompt`` goes through the chat template; ``prompt_ids`` are taken as they are. ``record`` fills the rounds with
     the other scorers' trees and the target's scores, outside the timed windows. ``cancel``: set it to stop within
     one round. ``cache_rows`` bounds the target's KV rows (default: what the request needs); trees shrink to fit.
+    ``costs``: the cost profile of a cost-aware method (default: the pair's, the stored one, else a quick measurement).
     Raises PromptError, SettingsError or PairError before anything is computed.
     """
 
@@ -118,6 +123,7 @@ class Run:
         record: bool = True,
         cancel: threading.Event | None = None,
         cache_rows: int | None = None,
+        costs: cost.CostModel | None = None,
         title: str = "",
         kind: str | None = None,
     ) -> None:
@@ -136,6 +142,7 @@ class Run:
                 "one new token; shorten the prompt."
             )
         self.drafter, self.drafter_label = pair.drafter_for(self.method)
+        self.costs, self.calibration = self._stop_rule(costs)
         if cache_rows is not None and cache_rows <= len(self.prompt_ids):
             raise SettingsError(
                 f"cache_rows {cache_rows} cannot hold the {len(self.prompt_ids)} tokens of the prompt."
@@ -176,6 +183,29 @@ class Run:
             )
         return list(prompt_ids)
 
+    def _stop_rule(
+        self, costs: cost.CostModel | None
+    ) -> tuple[cost.CostModel | None, calibration.Calibration | None]:
+        """Costs and calibration of a cost-aware method; costs None: to be measured before the first round."""
+        pair, found = self.pair, None
+        if not self.method.adaptive:
+            return None, None
+        if self.method.rule == CALIBRATED:
+            found = pair.calibration or calibration.find(pair.info.get("target"), pair.info.get("drafter"))
+        return costs or pair.costs or cost.stored(profile.identity(pair)), found
+
+    def _measure_costs(self) -> None:
+        """A quick profile for a run that has none, kept for the next one."""
+        pair = self.pair
+        pair.costs = self.costs = profile.quick(pair)
+        self.trace.header["cost_profile"] = self.costs.summary()
+        try:
+            self.costs.save(cost.profile_path(profile.identity(pair)))
+        except OSError as error:
+            self.trace.summary.setdefault("warnings", []).append(
+                f"the quick cost profile could not be kept for later runs ({error})"
+            )
+
     def _largest_tree(self) -> int:
         """Rows of the largest verify, anchor included."""
         if self.drafter is None:
@@ -191,12 +221,14 @@ class Run:
             "versions": {"dominotree": dominotree.__version__, "torch": str(torch.__version__), "python": platform.python_version()},
             "pair": self.pair.info,
             "settings": {
-                **asdict(s), "scorer": self.method.scorer, "kind": self.method.kind,
+                **asdict(s), "scorer": self.method.scorer, "kind": self.method.kind, "rule": self.method.rule if self.method.kind == "tree" else None,
                 "builder": "reference" if self.method.kind != "ar" else None,
                 "children": s.children_per_node if self.method.kind == "tree" else None,
                 "normalisation": "whole vocabulary" if s.full_row else "top-M candidates (level 0: whole vocabulary)",
             },
             "drafter_label": self.drafter_label,
+            **({"cost_profile": self.costs.summary()} if self.costs else {}),
+            **({"calibration": self.calibration.summary()} if self.calibration else {}),
             "ar_tokens_per_second": self.pair.ar_tokens_per_second,
             "record": "full" if self.record else "rounds",
             "timing_note": "recording runs outside the timed windows; rounds keep their real stage times",
@@ -239,6 +271,8 @@ class Run:
         target, s = self.pair.target, self.settings
         if s.max_new_tokens == 0:
             return self._finish("max-new-tokens")
+        if self.method.adaptive and self.costs is None:
+            self._measure_costs()
         spare = 3 * self._largest_tree() if self.record else 0
         cache = target.new_cache(self.cache_rows + spare)
         started = time.perf_counter_ns()
@@ -309,7 +343,7 @@ class Run:
                     tree = chain(block, min(levels, room), head_used, embed)
                 else:
                     scorer, found = self._scorer(block, root)
-                    tree = best_first(scorer, levels, budget, s.children_per_node)
+                    tree = self._tree(scorer, levels, budget, position)
         with clock.stage("build"):
             rows = torch.tensor(tree.rows(anchor), device=target.device)
             positions = torch.tensor(tree.positions(position), device=target.device)
@@ -359,6 +393,14 @@ class Run:
             return StaticScorer(found, self.drafter.head, self._embed, s.full_row, root), found
         return ConditionalScorer(found, self.drafter.head, self._embed, s.full_row, root), found
 
+    def _tree(self, scorer: Scorer, levels: int, budget: int, position: int) -> DraftTree:
+        """The method's tree: ``budget`` nodes, or as many of them as pay."""
+        children = self.settings.children_per_node
+        if self.costs is None or self.drafter is None:
+            return best_first(scorer, levels, budget, children)
+        costs = self.costs.round(self.drafter.config.kind, budget, position)
+        return grow(scorer, levels, budget, children, costs, self.calibration)
+
     def _record(
         self, rnd: Round, block: DraftBlock | None, found: Candidates | None, tree: DraftTree, logits: Tensor,
         cache: KVCache, levels: int, budget: int,
@@ -369,9 +411,11 @@ class Run:
         s, head = self.settings, self.drafter.head
         found = found or Candidates.of(block, s.top_m)
         scorers = rec.scorers_of(block, found, head, self._embed, s.budget, s.full_row)
+        if self.method.adaptive:
+            budget = len(tree)  # the scorers are compared at equal sizes
         trees = rec.trees_of(scorers, levels, budget) if self.method.kind == "tree" else {}
-        if self.method.scorer in trees and s.children is not None:
-            trees[self.method.scorer] = tree  # a non-default children count belongs to the method's own tree
+        if self.method.scorer in trees and (s.children is not None or self.method.adaptive):
+            trees[self.method.scorer] = tree  # its own children count belongs to the method's own tree
         seen = rec.anatomy(block, found, head, self._embed, tree, trees, scorers, s.full_row)
         rnd.nodes, rnd.level_logz_m, rnd.level_logz_v = seen.nodes, seen.level_logz_m, seen.level_logz_v
         for node in rnd.path:

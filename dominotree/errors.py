@@ -29,3 +29,7 @@ class EngineBusyError(DominoTreeError):
 
 class TreeError(DominoTreeError):
     """A draft tree is not a tree: an unknown parent, a cycle, a repeated sibling."""
+
+
+class FileError(DominoTreeError):
+    """A cost profile or a calibration file that cannot be read or does not belong here."""

@@ -23,7 +23,11 @@ from dominotree.tree import DraftTree, Walk
 
 TOP_TOKENS = 8
 #: Default children per node of each scorer's own tree method.
-CHILDREN = {m.scorer: m.children for m in METHODS.values() if m.kind == "tree" and m.name != "ddtree"}
+CHILDREN = {
+    m.scorer: m.children
+    for m in METHODS.values()
+    if m.kind == "tree" and not m.adaptive and m.name != "ddtree"
+}
 
 
 @dataclass

@@ -78,8 +78,9 @@ def test_export_writes_both_tables(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_defaults_are_those_that_the_readme_names() -> None:
     args = build_parser().parse_args(GENERATE)
     assert (args.method, args.budget, args.top_m, args.temperature, args.seed, args.max_new_tokens, args.pair) == (
-        "dominotree", 16, 64, 0, 0, 128, "default",
+        "dominotree", None, 64, 0, 0, 128, "default",
     )  # fmt: skip
+    assert Settings().budget == Settings(budget=None).budget == 16
     assert build_parser().parse_args([*GENERATE, "--top-m", "full"]).top_m is None
 
 
@@ -92,5 +93,8 @@ def test_strict_json_has_no_infinity() -> None:
 def test_every_method_names_its_parts() -> None:
     for name, method in METHODS.items():
         assert method.name == name and method.title and method.description
-        assert Settings(method=name).children_per_node <= 16
+        own = Settings(method=name)
+        assert own.budget == (256 if method.adaptive else 16) and own.children_per_node <= own.budget
     assert METHODS["dominotree"].children == 8 and METHODS["marginal"].children == 64
+    assert Settings(method="caddtree").children_per_node == 256  # its cap
+    assert Settings(method="condadaptive", budget=4).children_per_node == 4

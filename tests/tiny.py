@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from dominotree.calibration import Calibration
 from dominotree.checkpoints import Pair
+from dominotree.cost import CostModel
 from dominotree.decode import Run
 from dominotree.drafter import DraftBlock, Drafter, DrafterConfig
 from dominotree.model import KVCache, ModelConfig
@@ -24,6 +26,14 @@ TINY_DRAFTER = {
     "dflash_config": {"mask_token_id": 3, "target_layer_ids": [0, 2], "projector_type": "domino", "emb_dim": 12,
                       "gru_hidden_dim": 10, "pure_draft_prefix_len": 1, "shift_label": True},
 }  # fmt: skip
+
+
+#: Costs under which a cost-aware tree on tiny models has some nodes, but fewer than its cap.
+TINY_COSTS = CostModel(
+    {"machine": "none", "target": "tiny target", "domino": None, "dflash": None, "dtype": "float32", "engine": "eager"},
+    (16, 64), (0, 4, 12), ((4.0, 4.8, 8.0), (4.4, 5.2, 8.4)), {"domino": (1.0, 1.2), "dflash": (0.5, 0.6)},
+)  # fmt: skip
+TINY_CALIBRATION = Calibration({}, (-6.0, -2.0, -0.1), (-5.0, -1.8, -0.2))
 
 
 class ByteTokenizer:
@@ -74,8 +84,9 @@ def tiny_drafter(target: Target, seed: int = 1, dflash: dict | None = None, **ch
 def tiny_pair(seed: int = 0, stop_ids: Sequence[int] = (), target: Target | None = None, **drafter) -> Pair:
     target = target or tiny_target(seed)
     return Pair(
-        target, ByteTokenizer(stop_ids), tiny_drafter(target, seed + 1, **drafter), None, {"name": "tiny"}
-    )
+        target, ByteTokenizer(stop_ids), tiny_drafter(target, seed + 1, **drafter), None, {"name": "tiny"},
+        costs=TINY_COSTS, calibration=TINY_CALIBRATION,
+    )  # fmt: skip
 
 
 def path_reference(target: Target, prefix: list[int], tokens: list[int], parents: list[int]) -> Tensor:

@@ -54,7 +54,8 @@ def recordings() -> list[Recording]:
 
     for kind in PROMPTS:
         for method in METHODS:
-            add(kind, method=method)
+            if not METHODS[method].adaptive:
+                add(kind, method=method)
         add(kind, "-64", method="dominotree", budget=64)
     for method in ("dominotree", "ddtree"):
         add("chat", "-t1", method=method, temperature=1.0, seed=7)

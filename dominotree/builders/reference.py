@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -11,6 +12,37 @@ from dominotree.correction import CorrectionHead
 from dominotree.drafter import DraftBlock
 from dominotree.scorers import Scorer, argmax_low
 from dominotree.tree import DraftTree
+
+
+def pops(scorer: Scorer, levels: int, children: int) -> Iterator[tuple[int, int, float]]:
+    """Prefixes in the order in which the best-first heap pops them: (token, parent, cumulative log-probability).
+
+    ``parent`` counts the pops before, -1 = the anchor. A popped prefix is expanded, and its scorer state made, only when
+    the next one is asked for: whoever stops here pays for nothing that is not used.
+    """
+    heap: list[tuple[float, int, int, int]] = []  # (-score, push number, parent node, token)
+    states: list[Any] = []
+    depths: list[int] = []
+    pushed = 0
+
+    def push(state: Any, level: int, parent: int, score: float) -> None:
+        nonlocal pushed
+        if level >= levels:
+            return
+        for token, log_prob in zip(*scorer.children(state, level, children), strict=True):
+            heapq.heappush(heap, (-(score + log_prob), pushed, parent, token))
+            pushed += 1
+
+    push(root := scorer.root(), 0, -1, 0.0)
+    while heap:
+        negative, _, parent, token = heapq.heappop(heap)
+        yield token, parent, -negative
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+        if depths[-1] < levels:
+            states.append(scorer.step(states[parent] if parent >= 0 else root, token))
+            push(states[-1], depths[-1], len(depths) - 1, -negative)
+        else:
+            states.append(None)
 
 
 def best_first(scorer: Scorer, levels: int, budget: int, children: int) -> DraftTree:
@@ -22,31 +54,12 @@ def best_first(scorer: Scorer, levels: int, budget: int, children: int) -> Draft
     Cumulative scores in float64. A node's state is made only once the node is expanded.
     """
     tree = DraftTree()
-    heap: list[tuple[float, int, int, int]] = []  # (-score, push number, parent node, token)
-    states: list[Any] = []
-    pushed = 0
-
-    def push(state: Any, level: int, parent: int, score: float) -> None:
-        nonlocal pushed
-        if level >= levels:
-            return
-        for token, log_prob in zip(*scorer.children(state, level, children), strict=True):
-            heapq.heappush(heap, (-(score + log_prob), pushed, parent, token))
-            pushed += 1
-
-    if budget > 0:
-        push(root := scorer.root(), 0, -1, 0.0)
-    while heap and len(tree) < budget:
-        negative, _, parent, token = heapq.heappop(heap)
-        node = tree.add(token, parent, -negative)
+    if budget <= 0:
+        return tree
+    for token, parent, score in pops(scorer, levels, children):
+        tree.add(token, parent, score)
         if len(tree) == budget:
-            break  # nothing will be popped any more: do not expand the last node
-        if tree.depth[node] < levels:
-            state = scorer.step(states[parent] if parent >= 0 else root, token)
-            states.append(state)
-            push(state, tree.depth[node], node, -negative)
-        else:
-            states.append(None)
+            break
     return tree
 
 
