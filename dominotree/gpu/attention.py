@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -100,18 +101,20 @@ def cut(n: int, heads: int, groups: int, d: int, bucket: int, processors: int, c
 
 
 class TreeAttention:
-    """Attention of ``rows`` verify rows for all layers of one model; ``bucket`` bounds length + rows.
+    """Attention of ``rows`` rows in every layer of one model, and the moves of its key/value cache.
 
-    ``tables``: ``rotary_tables`` for every position in play. Raises ValueError where the kernel does not fit.
+    ``cache``: the target's cache or the drafter's context; ``bucket`` bounds length + rows; ``pdl``: launches may overlap
+    with their predecessor. ``tables``: ``rotary_tables`` for every position in play (made here otherwise).
+    Raises ValueError where the kernel does not fit.
     """
 
     def __init__(
-        self, config: ModelConfig, rows: int, bucket: int, tables: tuple[Tensor, Tensor],
-        pdl: bool = True, shape: Cut | None = None,
+        self, config: ModelConfig, rows: int, cache: KVCache, bucket: int, pdl: bool = True,
+        tables: tuple[Tensor, Tensor] | None = None, shape: Cut | None = None,
     ) -> None:  # fmt: skip
-        c = config
-        self.config, self.rows, self.tables = config, rows, tables
-        device = tables[0].device
+        c, device = config, cache.k.device
+        self.config, self.rows, self.cache, self.bucket = config, rows, cache, bucket
+        self.tables = tables or rotary_tables(config, cache.capacity, device)
         hopper = torch.cuda.get_device_capability(device)[0] >= 9
         self.pdl = pdl and hopper
         self.per = c.num_heads // c.num_kv_heads
@@ -119,10 +122,13 @@ class TreeAttention:
         self.cut = shape or cut(rows, c.num_heads, c.num_kv_heads, c.head_dim, bucket, processors, hopper)
         if not self.cut.fits(rows, self.per, c.head_dim, bucket):
             raise ValueError(f"{self.cut} does not fit {rows} rows and a bucket of {bucket}")
-        self.bucket = bucket
         self.shared = self.cut.shared_bytes(rows, self.per, c.head_dim, bucket)
         self.scale = math.log2(math.e) / math.sqrt(c.head_dim)
-        self.attend, self.combine = attention_kernels(self.cut, c.head_dim, self.per, c.qk_norm, self.pdl)
+        self._attend, self._combine = attention_kernels(self.cut, c.head_dim, self.per, c.qk_norm, self.pdl)
+        moves = {"D": c.head_dim, **({"PDL": 1} if self.pdl else {})}
+        self._context = Kernel("cache_rows.cu", "context_rows", moves)
+        self._commit = Kernel("cache_rows.cu", "commit_rows", moves)
+        self._k_norms: Tensor | None = None
         self.part: Tensor | None = None
         self.stat: Tensor | None = None
         if not self.cut.cluster:
@@ -131,30 +137,59 @@ class TreeAttention:
             self.stat = torch.empty(parts, 2, device=device)
 
     def launch(
-        self, qkv: Tensor, q_norm: Tensor | None, k_norm: Tensor | None, positions: Tensor, length: Tensor,
-        mask: Tensor | None, k: Tensor, v: Tensor, out: Tensor,
+        self, qkv: Tensor, layer: int, q_norm: Tensor | None, k_norm: Tensor | None, positions: Tensor,
+        mask: Tensor | None, length: Tensor, out: Tensor,
         next_weight: Tensor | None = None, next_bytes: int = 0,
     ) -> None:  # fmt: skip
-        """qkv bf16 [n, (H + 2G) · d] -> out bf16 [n, H · d]; K and V rows go to cache rows length … length + n − 1.
+        """qkv bf16 [n, (H + 2G) · d] -> out bf16 [n, H · d]; K and V go to the layer's rows length … length + n − 1.
 
-        q_norm, k_norm bf16 [d] (None without q/k norm); positions int64 [n]; length int64 [1]; mask bool [n, n]
-        (True = may attend) or None for all; k, v bf16 [G, capacity, d], one layer of the cache. With ``next_weight``
-        its first ``next_bytes`` are asked into L2 at the end. Only ``qkv`` may come from the kernel just before when
-        launches overlap (``pdl``): the rest is read earlier.
+        q_norm, k_norm bf16 [d] (None without q/k norm); positions int64 [n]; mask bool [n, n] (True = may attend) or
+        None for all; length int64 [1]. With ``next_weight`` its first ``next_bytes`` are asked into L2 at the end.
+        When launches overlap, only ``qkv`` may come from a kernel that lets its successor start early: the cache's
+        committed rows, length, positions and mask are read before this kernel's predecessor has ended.
         """
         c, s = self.config, self.cut
         grid = (s.splits, c.num_kv_heads, s.shares)
-        self.attend.launch(
+        self._attend.launch(
             grid, s.threads, qkv, q_norm, k_norm, float(c.rms_norm_eps), *self.tables, positions, length, mask,
-            self.rows, k, v, k.shape[1], out, self.scale, s.room(self.bucket), self.part, self.stat, next_weight,
-            ctypes.c_longlong(next_bytes),
+            self.rows, self.cache.k[layer], self.cache.v[layer], self.cache.capacity, out, self.scale,
+            s.room(self.bucket), self.part, self.stat, next_weight, ctypes.c_longlong(next_bytes),
             smem=self.shared, pdl=self.pdl, cluster=s.splits if s.cluster else 1,
         )  # fmt: skip
-        if self.combine is not None:
+        if self._combine is not None:
             blocks = -(-self.rows * c.num_heads // 4)
-            self.combine.launch(
+            self._combine.launch(
                 blocks, 128, self.part, self.stat, out, self.rows, c.num_kv_heads, s.shares, pdl=self.pdl
             )
+
+    def context_rows(self, kv: Tensor, k_norms: Sequence[Tensor | None], length: Tensor) -> None:
+        """kv bf16 [R, layers · 2 · G · d] -> rows length … length + R − 1 of every layer of the cache.
+
+        Per layer: the G key heads, then the G value heads. ``k_norms``: each layer's bf16 [d], or None for all;
+        length int64 [1]. Row r gets the rotary of position length + r.
+        """
+        c = self.config
+        norms = [w for w in k_norms if w is not None]
+        if norms and self._k_norms is None:
+            self._k_norms = torch.stack(norms)
+        self._context.launch(
+            (len(kv), c.num_layers), min(256, 2 * c.num_kv_heads * c.head_dim // 8), kv, self._k_norms,
+            float(c.rms_norm_eps), *self.tables, length, self.cache.k, self.cache.v, c.num_kv_heads,
+            self.cache.capacity, pdl=self.pdl,
+        )  # fmt: skip
+
+    def commit(self, path: Tensor, count: Tensor | None, length: Tensor) -> None:
+        """Move rows length + path[i] to length + i for i < count, in place, in k and v of all layers.
+
+        path int64 [R], strictly ascending as far as count; count int64 or int32 [1] (None: all R); length int64 [1].
+        """
+        c = self.config
+        heads = c.num_layers * c.num_kv_heads
+        self._commit.launch(
+            (-(-heads * (c.head_dim // 8) // 256), 2), 256, self.cache.k, self.cache.v, path, count,
+            int(count is not None and count.dtype == torch.int64), len(path), length, heads, self.cache.capacity,
+            pdl=self.pdl,
+        )  # fmt: skip
 
 
 @functools.cache
@@ -166,39 +201,3 @@ def attention_kernels(shape: Cut, d: int, per: int, norm: bool, pdl: bool) -> tu
     }  # fmt: skip
     attend = Kernel("attention.cu", "tree_attention", defines)
     return attend, None if shape.cluster else Kernel("attention.cu", "combine_splits", defines)
-
-
-class CacheRows:
-    """Moves in key/value caches of one model: the drafter's context rows and the commit of accepted rows."""
-
-    def __init__(self, config: ModelConfig, tables: tuple[Tensor, Tensor] | None = None) -> None:
-        self.config, self.tables = config, tables
-        defines = {"D": config.head_dim}
-        self._context = Kernel("cache_rows.cu", "context_rows", defines)
-        self._commit = Kernel("cache_rows.cu", "commit_rows", defines)
-
-    def context(self, kv: Tensor, k_norm: Tensor | None, length: Tensor, cache: KVCache) -> None:
-        """kv bf16 [R, layers · 2 · G · d] -> rows length … length + R − 1 of every layer of ``cache``.
-
-        Per layer: the G key heads, then the G value heads. k_norm bf16 [layers, d]; length int64 [1]. Row r gets the
-        rotary of position length + r.
-        """
-        c = self.config
-        if self.tables is None:
-            raise ValueError("context rows need rotary tables")
-        self._context.launch(
-            (len(kv), c.num_layers), min(256, 2 * c.num_kv_heads * c.head_dim // 8), kv, k_norm,
-            float(c.rms_norm_eps), *self.tables, length, cache.k, cache.v, c.num_kv_heads, cache.capacity,
-        )  # fmt: skip
-
-    def commit(self, cache: KVCache, path: Tensor, count: Tensor, length: Tensor) -> None:
-        """Move rows length + path[i] to length + i for i < count, in place, in k and v of all layers.
-
-        path int64 [R], strictly ascending as far as count; count int64 or int32 [1]; length int64 [1].
-        """
-        c = self.config
-        heads = c.num_layers * c.num_kv_heads
-        self._commit.launch(
-            (-(-heads * (c.head_dim // 8) // 256), 2), 256, cache.k, cache.v, path, count,
-            int(count.dtype == torch.int64), len(path), length, heads, cache.capacity,
-        )  # fmt: skip

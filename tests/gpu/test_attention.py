@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dominotree.gpu.attention import CacheRows, Cut, TreeAttention, cut, rotary_tables
+from dominotree.gpu.attention import Cut, TreeAttention, cut
 from dominotree.model import KVCache, ModelConfig, Rotary, attend, attention_bias, rms_norm, rotate
 
 pytestmark = pytest.mark.gpu
@@ -33,6 +33,13 @@ def random_tree(n: int, padding: int) -> Tensor:
     return mask
 
 
+def empty_cache(c: ModelConfig, capacity: int) -> KVCache:
+    cache = KVCache(c, capacity, torch.device("cuda"), torch.bfloat16)
+    cache.k.fill_(float("nan"))
+    cache.v.fill_(float("nan"))
+    return cache
+
+
 class Case:
     """Random bf16 inputs of one launch; the cache behind the committed rows holds NaN."""
 
@@ -53,18 +60,19 @@ class Case:
             self.q_norm, self.k_norm = (torch.rand(2, d, device=device) * 2 + 0.2).bfloat16()
         depth = torch.arange(n) if mask is None else mask.sum(1) - 1
         self.positions = (length + depth).to(device)
-        self.k = torch.full((g, capacity, d), float("nan"), device=device, dtype=torch.bfloat16)
-        self.v = torch.full_like(self.k, float("nan"))
+        self.cache = empty_cache(c, capacity)
+        self.k, self.v = self.cache.k[0], self.cache.v[0]
         self.k[:, :length] = torch.randn(g, length, d, device=device)
         self.v[:, :length] = torch.randn(g, length, d, device=device)
         self.prefix = self.k[:, :length].clone(), self.v[:, :length].clone()
         self.length_on_device = torch.tensor([length], device=device)
         self.out = torch.full((n, c.num_heads * d), float("nan"), device=device, dtype=torch.bfloat16)
 
-    def launch(self, kernel: TreeAttention) -> None:
-        kernel.launch(
-            self.qkv, self.q_norm, self.k_norm, self.positions, self.length_on_device, self.mask, self.k, self.v, self.out
-        )  # fmt: skip
+    def launch(self, shape: Cut | None = None, pdl: bool = True) -> None:
+        attention = TreeAttention(self.c, self.n, self.cache, BUCKET, pdl, shape=shape)
+        attention.launch(
+            self.qkv, 0, self.q_norm, self.k_norm, self.positions, self.mask, self.length_on_device, self.out
+        )
 
     def project(self, dtype: torch.dtype, as_kernel: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """q [n, H, d], k, v [n, G, d] as ``DecoderLayer.project`` makes them, in ``dtype``.
@@ -126,24 +134,13 @@ def seeded() -> Iterator[None]:
     yield
 
 
-_KERNELS: dict[tuple[ModelConfig, int, Cut | None, bool], TreeAttention] = {}
-
-
-def kernel(c: ModelConfig, n: int, shape: Cut | None = None, pdl: bool = True) -> TreeAttention:
-    key = c, n, shape, pdl
-    if key not in _KERNELS:
-        tables = rotary_tables(c, BUCKET, torch.device("cuda"))
-        _KERNELS[key] = TreeAttention(c, n, BUCKET, tables, pdl, shape)
-    return _KERNELS[key]
-
-
 @pytest.mark.parametrize("c", [QWEN, SMOL], ids=["qwen", "smol"])
 @pytest.mark.parametrize("n", ROWS)
 def test_matches_the_model_at_every_length(c: ModelConfig, n: int) -> None:
     """Random trees with padded rows, which attend to themselves only and give no NaN (fault N04)."""
     for length in LENGTHS:
         case = Case(c, n, length, random_tree(n, padding=min(3, n // 4)))
-        case.launch(kernel(c, n))
+        case.launch()
         case.check()
 
 
@@ -152,24 +149,24 @@ def test_no_mask_means_that_all_rows_see_each_other(c: ModelConfig) -> None:
     """The drafter's block."""
     for length in (0, 100, 2000):
         case = Case(c, 16, length, None)
-        case.launch(kernel(c, 16))
+        case.launch()
         case.check()
 
 
 def test_large_queries_stay_finite() -> None:
     """Scores of several thousand: the maximum is taken out before the exponential."""
     case = Case(SMOL, 17, 300, random_tree(17, 0), scale=60.0)
-    case.launch(kernel(SMOL, 17))
+    case.launch()
     case.check(moderate=False)
 
 
 def test_same_inputs_give_the_same_bits() -> None:
     case = Case(QWEN, 17, 777, random_tree(17, 2))
-    case.launch(kernel(QWEN, 17))
+    case.launch()
     first = case.out.clone()
     for _ in range(5):
         case.out.fill_(float("nan"))
-        case.launch(kernel(QWEN, 17))
+        case.launch()
         assert torch.equal(case.out, first)
 
 
@@ -180,18 +177,24 @@ def test_splits_added_by_a_second_kernel_agree() -> None:
         shape = cut(n, c.num_heads, c.num_kv_heads, c.head_dim, BUCKET, processors, False)
         for length in (0, 129, 1500):
             case = Case(c, n, length, random_tree(n, 0))
-            case.launch(kernel(c, n, shape, pdl=False))
+            case.launch(shape, pdl=False)
             case.check()
 
 
 def test_captured_graph_follows_the_length_on_the_device() -> None:
     """One graph serves every length in the bucket: the length is read on the device."""
     case = Case(QWEN, 17, 500, random_tree(17, 0))
-    attention = kernel(QWEN, 17)
-    case.launch(attention)
+    attention = TreeAttention(QWEN, 17, case.cache, BUCKET)
+
+    def launch() -> None:
+        attention.launch(
+            case.qkv, 0, case.q_norm, case.k_norm, case.positions, case.mask, case.length_on_device, case.out
+        )
+
+    launch()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        case.launch(attention)
+        launch()
     for length in (0, 64, 1111):
         other = Case(QWEN, 17, length, random_tree(17, 0))
         for name in ("qkv", "q_norm", "k_norm", "mask", "positions", "k", "v", "length_on_device"):
@@ -207,23 +210,21 @@ def test_offsets_beyond_32_bits() -> None:
     capacity = 2_150_000
     case = Case(QWEN, 17, 400, random_tree(17, 0), capacity=capacity)
     assert case.k.numel() > 2**31
-    case.launch(kernel(QWEN, 17))
+    case.launch()
     case.check()
-    cache = KVCache.__new__(KVCache)
-    cache.k, cache.v, cache.capacity, cache.length = case.k[None], case.v[None], capacity, capacity - 32
-    cache.k[:, :, -32:] = torch.randn(1, 8, 32, 128, device="cuda")
-    rows = cache.k[:, :, cache.length + torch.tensor([0, 3, 9], device="cuda")].clone()
+    length = capacity - 32
+    case.k[:, length:] = torch.randn(8, 32, 128, device="cuda")
+    rows = case.k[:, [length, length + 3, length + 9]].clone()
     path = torch.tensor([0, 3, 9, 0], device="cuda")
-    length = torch.tensor([cache.length], device="cuda")
-    CacheRows(QWEN).commit(cache, path, torch.tensor([3], device="cuda"), length)
-    assert torch.equal(cache.k[:, :, cache.length : cache.length + 3], rows)
+    attention = TreeAttention(QWEN, 1, case.cache, BUCKET)
+    attention.commit(path, torch.tensor([3], device="cuda"), torch.tensor([length], device="cuda"))
+    assert torch.equal(case.k[:, length : length + 3], rows)
 
 
 @pytest.mark.parametrize("count_dtype", [torch.int32, torch.int64])
 @pytest.mark.parametrize("c", [config(32, 8, 128, True, 3), config(9, 3, 64, False, 5)], ids=["qwen", "smol"])
 def test_commit_matches_the_cache(c: ModelConfig, count_dtype: torch.dtype) -> None:
     """Rows outside the kept ones stay as they are; entries of the path beyond count are never used."""
-    rows = CacheRows(c)
     for length in (0, 7, 300):
         for count in (0, 1, 2, 8, 9, 17):
             cache = KVCache(c, 512, torch.device("cuda"), torch.bfloat16)
@@ -234,7 +235,8 @@ def test_commit_matches_the_cache(c: ModelConfig, count_dtype: torch.dtype) -> N
             kept = [0, *sorted(torch.randperm(64)[: count - 1].add(1).tolist())][:count]
             path = torch.tensor(kept + [0] * (17 - count), device="cuda")
             on_device = torch.tensor([length], device="cuda")
-            rows.commit(cache, path, torch.tensor([count], device="cuda", dtype=count_dtype), on_device)
+            attention = TreeAttention(c, 1, cache, 512)
+            attention.commit(path, torch.tensor([count], device="cuda", dtype=count_dtype), on_device)
             got = cache.k.clone(), cache.v.clone()
             cache.k.copy_(before[0])
             cache.v.copy_(before[1])
@@ -245,12 +247,12 @@ def test_commit_matches_the_cache(c: ModelConfig, count_dtype: torch.dtype) -> N
 @pytest.mark.parametrize("c", [config(32, 8, 128, True, 5), config(9, 3, 64, True, 2)], ids=["qwen", "smol"])
 def test_context_rows_match_the_model(c: ModelConfig) -> None:
     g, d, layers = c.num_kv_heads, c.head_dim, c.num_layers
-    rows = CacheRows(c, rotary_tables(c, 1024, torch.device("cuda")))
     for length, count in ((0, 17), (333, 5), (1000, 16)):
         kv = torch.randn(count, layers * 2 * g * d, device="cuda").bfloat16()
         k_norm = (torch.rand(layers, d, device="cuda") + 0.3).bfloat16()
         cache = KVCache(c, 1024, torch.device("cuda"), torch.bfloat16)
-        rows.context(kv, k_norm, torch.tensor([length], device="cuda"), cache)
+        attention = TreeAttention(c, 16, cache, 1024)
+        attention.context_rows(kv, list(k_norm), torch.tensor([length], device="cuda"))
         positions = length + torch.arange(count, device="cuda")
         tables = Rotary(c, kv.device, torch.float32).tables(positions)
         for layer, part in enumerate(kv.float().view(count, layers, 2, g, d).unbind(1)):

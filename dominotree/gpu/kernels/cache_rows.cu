@@ -1,6 +1,6 @@
 // Rows of key/value caches outside attention: the drafter's context rows, and the commit of accepted rows.
 // Both are small; neither lets its successor start early, since later kernels read the cache before their own wait.
-// Define D (head size).
+// Defines: D (head size), PDL.
 #include "shared.cuh"
 
 #define LPR (D / 8)  // lanes per row, 16 bytes each
@@ -60,8 +60,11 @@ commit_rows(bf16* k_cache, bf16* v_cache, const long long* path, const void* cou
   wait_for_predecessor();
   const int item = blockIdx.x * blockDim.x + threadIdx.x;
   if (item >= heads * LPR) return;
-  const long long counted = count_is_long ? *(const long long*)count_at : *(const int*)count_at;
-  const int count = (int)min(counted, (long long)longest);
+  int count = longest;
+  if (count_at) {
+    const long long counted = count_is_long ? *(const long long*)count_at : *(const int*)count_at;
+    count = (int)min(counted, (long long)longest);
+  }
   bf16* cache = blockIdx.y ? v_cache : k_cache;
   bf16* base = cache + ((size_t)(item / LPR) * capacity + *length) * D + item % LPR * 8;
   for (int i0 = 0; i0 < count; i0 += 8) {
