@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,13 +24,18 @@ from dominotree.builders.reference import best_first, chain
 from dominotree.checkpoints import Pair
 from dominotree.drafter import DraftBlock
 from dominotree.errors import EngineBusyError, PromptError, SettingsError
+from dominotree.gpu.plan import BUILDERS, ENGINES, FORWARDS, plan
 from dominotree.methods import CALIBRATED, METHODS, Method
 from dominotree.model import KVCache
+from dominotree.pops import record_pops
 from dominotree.sampling import Chooser
 from dominotree.scorers import Candidates, ConditionalScorer, MarginalScorer, Scorer, StaticScorer
 from dominotree.timing import StageClock
 from dominotree.trace import Nodes, Round, Trace, finish
 from dominotree.tree import DraftTree, walk
+
+if TYPE_CHECKING:
+    from dominotree.gpu.rounds import StaticRun
 
 MAX_BUDGET = 1024
 LOW_TAU, LOW_TAU_ROUNDS = 1.2, 20
@@ -42,6 +47,7 @@ class Settings:
 
     ``budget``: tree nodes besides the root, for cost-aware methods the most of them; left out, the method's own. ``top_m`` None means the full vocabulary; ``children`` None the method's default; ``seed`` None a fresh random
     seed; ``full_row`` normalises corrected levels over the whole vocabulary instead of the M candidates.
+    ``engine``, ``builder``, ``forward``: what decodes, see ``gpu/plan.py``; "auto" takes the best that works here.
     """
 
     method: str = "dominotree"
@@ -52,6 +58,9 @@ class Settings:
     seed: int | None = 0
     max_new_tokens: int = 128
     full_row: bool = False
+    engine: str = "auto"
+    builder: str = "auto"
+    forward: str = "auto"
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -66,6 +75,13 @@ class Settings:
         if self.seed is not None:
             _whole("seed", self.seed, 0, 2**63 - 1)
         _whole("max_new_tokens", self.max_new_tokens, 0, 1_000_000)
+        for name, value, known in (
+            ("engine", self.engine, ENGINES),
+            ("builder", self.builder, BUILDERS),
+            ("forward", self.forward, FORWARDS),
+        ):
+            if value not in known:
+                raise SettingsError(f"unknown {name} {value!r}; choose one of {', '.join(known)}.")
         t = self.temperature
         if isinstance(t, bool) or not isinstance(t, int | float):
             raise SettingsError(f"temperature must be a number, not {t!r}.")
@@ -107,7 +123,8 @@ class Run:
     """One request. Iterate to decode; ``trace`` grows with every round and is complete afterwards.
 
     ``prompt`` goes through the chat template; ``prompt_ids`` are taken as they are. ``record`` fills the rounds with
-    the other scorers' trees and the target's scores, outside the timed windows. ``cancel``: set it to stop within
+    the other scorers' trees and the target's scores and, with ``pops``, the build pop by pop, outside the timed
+    windows. ``cancel``: set it to stop within
     one round. ``cache_rows`` bounds the target's KV rows (default: what the request needs); trees shrink to fit.
     ``costs``: the cost profile of a cost-aware method (default: the pair's, the stored one, else a quick measurement).
     Raises PromptError, SettingsError or PairError before anything is computed.
@@ -121,6 +138,7 @@ class Run:
         *,
         prompt_ids: list[int] | None = None,
         record: bool = True,
+        pops: bool = True,
         cancel: threading.Event | None = None,
         cache_rows: int | None = None,
         costs: cost.CostModel | None = None,
@@ -132,7 +150,7 @@ class Run:
         if self.settings.seed is None:
             self.settings = replace(self.settings, seed=secrets.randbelow(2**63))
         self.method = self.settings.spec
-        self.record = record
+        self.record, self.pops = record, pops
         self.cancel = cancel or threading.Event()
         self.prompt_ids = self._prompt(prompt, prompt_ids)
         limit = pair.target.context_limit
@@ -142,6 +160,7 @@ class Run:
                 "one new token; shorten the prompt."
             )
         self.drafter, self.drafter_label = pair.drafter_for(self.method)
+        self.plan = plan(self.settings, pair.target, self.drafter)
         self.costs, self.calibration = self._stop_rule(costs)
         if cache_rows is not None and cache_rows <= len(self.prompt_ids):
             raise SettingsError(
@@ -222,7 +241,8 @@ class Run:
             "pair": self.pair.info,
             "settings": {
                 **asdict(s), "scorer": self.method.scorer, "kind": self.method.kind, "rule": self.method.rule if self.method.kind == "tree" else None,
-                "builder": "reference" if self.method.kind != "ar" else None,
+                "engine": self.plan.engine, "builder": self.plan.builder, "forward": self.plan.forward,
+                "graph": "yes" if self.plan.graph else "no",
                 "children": s.children_per_node if self.method.kind == "tree" else None,
                 "normalisation": "whole vocabulary" if s.full_row else "top-M candidates (level 0: whole vocabulary)",
             },
@@ -274,35 +294,48 @@ class Run:
         if self.method.adaptive and self.costs is None:
             self._measure_costs()
         spare = 3 * self._largest_tree() if self.record else 0
-        cache = target.new_cache(self.cache_rows + spare)
+        static = None if self.plan.engine == "eager" else self._static_run(spare)
+        cache = static.cache if static else target.new_cache(self.cache_rows + spare)
         started = time.perf_counter_ns()
         prefilled = target.prefill(
             torch.tensor(self.prompt_ids, device=target.device), cache, self.cancel.is_set
         )
         if prefilled is None:
             return self._finish("cancelled")
-        context = self._new_context(prefilled.features)
+        context = self._new_context(prefilled.features, static.context if static else None)
         first = self.chooser.choose(prefilled.logits[0], len(self.prompt_ids))
         self.trace.summary["prefill_ms"] = (time.perf_counter_ns() - started) / 1e6
         self.trace.first_token = first
         self._name_tokens([first])
         self._take([first])
-        while (reason := self._stop_reason()) is None:
-            if self.cancel.is_set():
-                reason = "cancelled"
-                break
-            yield self._round(cache, context)
+        one_round = static.begin(context) if static else lambda: self._round(cache, context)
+        try:
+            while (reason := self._stop_reason()) is None:
+                if self.cancel.is_set():
+                    reason = "cancelled"
+                    break
+                yield one_round()
+        finally:
+            if static:
+                static.close()
         self._finish(reason)
         return None
 
-    def _new_context(self, features: Tensor) -> KVCache | None:
-        """The drafter's context K/V over the prompt; None when drafting is off from the start (fault E41)."""
+    def _static_run(self, spare: int) -> StaticRun:
+        """The pair's captured engine, made ready for this run."""
+        from dominotree.gpu.rounds import StaticRun
+
+        return StaticRun(self, spare)
+
+    def _new_context(self, features: Tensor, static: KVCache | None = None) -> KVCache | None:
+        """The drafter's context K/V over the prompt (``static``: the captured engine's); None when drafting is off
+        from the start (fault E41)."""
         if self.drafter is None:
             return None
         room = min(self.cache_rows, self.drafter.context_limit)
         if len(features) + self.drafter.config.block_size > self.drafter.context_limit:
             return None
-        context = self.drafter.new_context(room)
+        context = static or self.drafter.new_context(room)
         self.drafter.extend(context, features)
         return context
 
@@ -338,12 +371,7 @@ class Run:
             if levels < block.levels or room < self._largest_tree() - 1:
                 flags.append("tree-shrunk")
             with clock.stage("build"):
-                if self.method.kind == "chain":
-                    head_used = head if self.method.scorer == "conditional" else None
-                    tree = chain(block, min(levels, room), head_used, embed)
-                else:
-                    scorer, found = self._scorer(block, root)
-                    tree = self._tree(scorer, levels, budget, position)
+                tree, found = self._build(block, root, levels, budget, room, position)
         with clock.stage("build"):
             rows = torch.tensor(tree.rows(anchor), device=target.device)
             positions = torch.tensor(tree.positions(position), device=target.device)
@@ -368,7 +396,12 @@ class Run:
         if self.record:
             self._record(rnd, block, found, tree, verified.logits, cache, levels, budget)
             rnd.visits = rec.visits(walked, verified.logits)
-        self._name_tokens([anchor, *committed, *rnd.nodes.token, *(t for v in rnd.visits for t, _ in v.top)])
+        return self._close(rnd)
+
+    def _close(self, rnd: Round) -> Round:
+        """Name the round's tokens and append it to the trace."""
+        self._name_tokens([rnd.anchor, *rnd.committed, *rnd.nodes.token, *(t for v in rnd.visits for t, _ in v.top)])
+        self._name_tokens([token for pop in rnd.pops for token in pop.token])
         self.trace.rounds.append(rnd)
         self._watch_acceptance(rnd)
         return rnd
@@ -381,6 +414,16 @@ class Run:
 
     def _embed(self, ids: list[int]) -> Tensor:
         return self.pair.target.embed(torch.tensor(ids, device=self.pair.target.device))
+
+    def _build(
+        self, block: DraftBlock, root: Tensor | None, levels: int, budget: int, room: int, position: int
+    ) -> tuple[DraftTree, Candidates | None]:
+        """The method's chain or tree by the reference builders, and the candidates that it looked at."""
+        if self.method.kind == "chain":
+            head = self.drafter.head if self.drafter and self.method.scorer == "conditional" else None
+            return chain(block, min(levels, room), head, self._embed), None
+        scorer, found = self._scorer(block, root)
+        return self._tree(scorer, levels, budget, position), found
 
     def _scorer(self, block: DraftBlock, root: Tensor | None) -> tuple[Scorer, Candidates | None]:
         """The method's scorer for one block."""
@@ -411,6 +454,10 @@ class Run:
         s, head = self.settings, self.drafter.head
         found = found or Candidates.of(block, s.top_m)
         scorers = rec.scorers_of(block, found, head, self._embed, s.budget, s.full_row)
+        if self.pops and self.method.kind == "tree":
+            chosen = dict(zip([-1, *rnd.path], rnd.committed, strict=True))
+            own = scorers[self.method.scorer or "marginal"]
+            rnd.pops = record_pops(tree, own, found, levels, budget, s.children_per_node, chosen)
         if self.method.adaptive:
             budget = len(tree)  # the scorers are compared at equal sizes
         trees = rec.trees_of(scorers, levels, budget) if self.method.kind == "tree" else {}

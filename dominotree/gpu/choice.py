@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dominotree.gpu.device_tree import DeviceTree
 from dominotree.sampling import philox
 
 _LOW = 0xFFFFFFFF
@@ -114,3 +115,24 @@ def walk_rows(
     rows = rows[:longest]
     bonus = choice.index_select(0, rows.index_select(0, count - 1))
     return Walked(rows, count, bonus)
+
+
+def force_path(choice: Tensor, tree: DeviceTree, drafts: int) -> None:
+    """For measurements: make the target choose a path of up to ``drafts`` nodes of the tree, in place.
+
+    The path leads to the deepest node within ``drafts`` levels (the earliest popped of them); at its end the choice is
+    one that no child carries. Everything behind the choice is the real walk and commit.
+    """
+    n = len(choice)
+    rows = torch.arange(n, device=choice.device)
+    depth = torch.where((rows <= tree.nodes) & (tree.row_depth <= drafts), tree.row_depth, -1)
+    goal = (depth * n + (n - 1 - rows)).argmax().view(1)
+    on_path = tree.mask.index_select(0, goal)[0] & (rows > 0)
+    above = torch.cat((torch.zeros_like(goal), tree.parent + 1))
+    target = torch.where(on_path, above, n)
+    forced = torch.cat((choice, choice[:1])).scatter(0, target, tree.ids)[:n]
+    free = torch.arange(n + 1, device=choice.device)
+    unused = (~(free[:, None] == tree.ids[None, :]).any(-1)).long().argmax().view(1)
+    own = choice.index_select(0, goal)
+    own = torch.where((own == tree.ids).any(), unused, own)
+    choice.copy_(forced.scatter(0, goal, own))

@@ -47,15 +47,10 @@ class StaticForward:
 
     def __init__(self, target: Target, drafter: Drafter | None, rows: int) -> None:
         self.target, self.drafter, self.rows = target, drafter, rows
+        self._buffers: dict[str, Tensor] = {}
         device, width = target.device, target.config.hidden_size
-        self.logits = torch.zeros(rows, target.vocab_size, device=device)
-        self.features = torch.zeros(
-            rows, width * len(target.feature_layers), device=device, dtype=target.dtype
-        )
         self.row_index = torch.arange(rows, device=device)
         if drafter is not None:
-            self.z = torch.zeros(drafter.levels, width, device=device, dtype=drafter.fc.dtype)
-            self.base_logits = torch.zeros(drafter.levels, target.vocab_size, device=device)
             self.block_ids = torch.full(
                 (drafter.config.block_size,), drafter.config.mask_token_id, device=device
             )
@@ -65,12 +60,20 @@ class StaticForward:
             same = wanted == have
             self.columns = None if same else torch.cat(columns).to(device)  # this drafter's feature columns
 
+    def _buffer(self, name: str, rows: int, width: int, dtype: torch.dtype) -> Tensor:
+        """A result buffer, made at the first call (the warm-up before a capture) and never moved."""
+        if name not in self._buffers:
+            self._buffers[name] = torch.zeros(rows, width, device=self.target.device, dtype=dtype)
+        return self._buffers[name]
+
     def verify(
         self, ids: Tensor, positions: Tensor, mask: Tensor, length: Tensor, cache: KVCache, bucket: int
     ) -> tuple[Tensor, Tensor]:
         target, width = self.target, self.target.config.hidden_size
         if mask.dtype != torch.bool:
             raise TypeError(f"the tree mask must be boolean (True = may attend), not {mask.dtype}")
+        features = self._buffer("features", self.rows, width * len(target.feature_layers), target.dtype)
+        logits = self._buffer("logits", self.rows, target.vocab_size, torch.float32)
         x = target.embed(ids)
         tables = target.rotary.tables(positions)
         bias = tree_bias(mask, length, bucket, target.dtype)
@@ -80,13 +83,15 @@ class StaticForward:
             x = layer_rows(layer, i, x, tables, bias, cache, slots, bucket)
             if i in target.feature_layers:
                 at = target.feature_layers.index(i) * width
-                self.features[:, at : at + width].copy_(x)
-        head_into(self.logits, rms_norm(x, target.norm, target.config.rms_norm_eps), target.head)
-        return self.logits, self.features
+                features[:, at : at + width].copy_(x)
+        head_into(logits, rms_norm(x, target.norm, target.config.rms_norm_eps), target.head)
+        return logits, features
 
     def draft(self, anchor: Tensor, length: Tensor, context: KVCache, bucket: int) -> tuple[Tensor, Tensor]:
         drafter, target = self._drafter(), self.target
         c, n = drafter.config.model, drafter.config.block_size
+        z = self._buffer("z", drafter.levels, c.hidden_size, drafter.fc.dtype)
+        base_logits = self._buffer("base_logits", drafter.levels, target.vocab_size, torch.float32)
         self.block_ids[:1].copy_(anchor)
         x = target.embed(self.block_ids).to(drafter.fc.dtype)
         slots = length + self.block_index
@@ -97,9 +102,9 @@ class StaticForward:
         for i, layer in enumerate(drafter.layers):
             x = layer_rows(layer, i, x, tables, bias, context, slots, bucket)
         first = 0 if drafter.config.shift_label else 1
-        self.z.copy_(rms_norm(x, drafter.norm, c.rms_norm_eps)[first:])
-        head_into(self.base_logits, self.z.to(target.dtype), target.head)
-        return self.z, self.base_logits
+        z.copy_(rms_norm(x, drafter.norm, c.rms_norm_eps)[first:])
+        head_into(base_logits, z.to(target.dtype), target.head)
+        return z, base_logits
 
     def extend(self, features: Tensor, path: Tensor, length: Tensor, context: KVCache) -> None:
         drafter = self._drafter()

@@ -1,0 +1,116 @@
+"""What a run is decoded with: engine, builder and forward, decided before anything is computed.
+
+``auto`` takes the best that this machine, pair and dtype allow; a wish that cannot be met is one plain sentence, never
+another choice made silently. The trace's header names what runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from dominotree.errors import SettingsError
+
+if TYPE_CHECKING:
+    from dominotree.decode import Settings
+    from dominotree.drafter import Drafter
+    from dominotree.target import Target
+
+#: eager: step by step in torch. graph: the round as CUDA graphs. static: the graph's steps without a graph (to check).
+ENGINES = ("auto", "eager", "graph", "static")
+#: reference: Python heap. graph: the heap with the correction in a CUDA graph. fused: no host in the loop.
+BUILDERS = ("auto", "reference", "graph", "fused")
+#: static: plain torch with fixed shapes. kernels: the bf16 kernels of ``gpu/forward.py``.
+FORWARDS = ("auto", "static", "kernels")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``builder`` is None for ``ar`` and "chain" for a chain built inside the graph; ``forward`` may be "eager"."""
+
+    engine: str
+    builder: str | None
+    forward: str
+
+    @property
+    def graph(self) -> bool:
+        return self.engine == "graph"
+
+    @property
+    def host_built(self) -> bool:
+        """Whether the tree is built on the host, between two graphs."""
+        return self.builder in ("reference", "graph")
+
+
+def plan(settings: Settings, target: Target, drafter: Drafter | None) -> Plan:
+    """The plan for a run on this pair; raises SettingsError in one sentence."""
+    device, spec = target.device, settings.spec
+    engine = settings.engine
+    if engine == "auto":
+        engine = "graph" if device.type == "cuda" else "eager"
+    if engine == "graph" and device.type != "cuda":
+        raise SettingsError(
+            f"engine 'graph' needs a CUDA device, but this pair runs on {device.type}; use engine 'auto' or 'eager', or "
+            "load the pair with device 'cuda'."
+        )
+    if engine == "eager":
+        for name, wish, fine in (
+            ("builder", settings.builder, ("auto", "reference")),
+            ("forward", settings.forward, ("auto",)),
+        ):
+            if wish not in fine:
+                raise SettingsError(
+                    f"{name} {wish!r} needs the captured engine, which needs a CUDA device; leave {name} at 'auto'."
+                )
+        return Plan(engine, None if spec.kind == "ar" else "reference", "eager")
+    return Plan(engine, _builder(settings, target, drafter), _forward(settings, target, drafter))
+
+
+def _builder(settings: Settings, target: Target, drafter: Drafter | None) -> str | None:
+    spec, wish = settings.spec, settings.builder
+    if spec.kind == "ar":
+        return None
+    if spec.kind == "chain":
+        if wish not in ("auto", "reference"):
+            raise SettingsError(f"builder {wish!r} builds trees; method {spec.name!r} drafts a chain.")
+        return "chain"
+    if wish == "graph":
+        if spec.scorer != "conditional" or spec.adaptive:
+            raise SettingsError(
+                f"builder 'graph' builds the trees of method 'dominotree', not of {spec.name!r}; use 'reference' or 'fused'."
+            )
+        if target.device.type != "cuda":
+            raise SettingsError("builder 'graph' needs a CUDA device; use 'reference'.")
+        return wish
+    reason = fused_unsupported(settings, target, drafter)
+    if wish == "fused" and reason:
+        raise SettingsError(f"builder 'fused' cannot be used here: {reason}; use 'reference'.")
+    return "reference" if wish == "reference" or reason else "fused"
+
+
+def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | None) -> str | None:
+    """Why the fused builder cannot build this run's trees, or None."""
+    if target.device.type != "cuda":
+        return "it needs a CUDA device"
+    return "it is not part of this version"
+
+
+def _forward(settings: Settings, target: Target, drafter: Drafter | None) -> str:
+    wish = settings.forward
+    if wish == "static":
+        return wish
+    reason = kernels_unsupported(settings, target, drafter)
+    if wish == "kernels" and reason:
+        raise SettingsError(f"forward 'kernels' cannot be used here: {reason}; use 'static'.")
+    return "static" if reason else "kernels"
+
+
+def kernels_unsupported(settings: Settings, target: Target, drafter: Drafter | None) -> str | None:
+    """Why the bf16 kernels cannot run this pair, or None."""
+    if target.device.type != "cuda":
+        return "it needs a CUDA device"
+    if target.dtype != torch.bfloat16:
+        return f"the kernels compute in bfloat16, not {str(target.dtype).removeprefix('torch.')}"
+    return "it is not part of this version"

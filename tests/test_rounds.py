@@ -1,0 +1,151 @@
+"""The static round, its steps one by one on the CPU: the same code that a GPU captures; rows N02, N03, N10, N15, N18."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from round_cases import (
+    METHOD_NAMES,
+    check_limits,
+    check_method,
+    check_recorded,
+    check_stops,
+    decode,
+    facts,
+    small_pair,
+)
+
+from dominotree.decode import Settings
+from dominotree.errors import SettingsError
+from dominotree.gpu import rounds
+
+
+@functools.cache
+def shared():
+    return small_pair("cpu")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_tokens_and_rounds_are_the_eager_ones(method: str, temperature: float) -> None:
+    check_method(shared(), "static", method, temperature)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 17, 40])
+def test_every_budget(budget: int) -> None:
+    assert facts(decode(shared(), "static", budget=budget)) == facts(decode(shared(), "eager", budget=budget))
+
+
+@pytest.mark.parametrize("method", ["ar", "domino", "dominotree"])
+def test_recorded_rounds_are_the_eager_ones(method: str) -> None:
+    check_recorded(shared(), "static", method, 1e-4)
+
+
+def test_limits_shrink_trees_and_turn_drafting_off() -> None:
+    check_limits("cpu", "static")
+
+
+def test_stop_ids_and_exact_lengths() -> None:
+    check_stops("cpu", "static")
+
+
+def test_runs_cross_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "SMALLEST_BUCKET", 16)
+    pair = small_pair("cpu", 3)
+    got = decode(pair, "static", max_new_tokens=60)
+    assert facts(got) == facts(decode(pair, "eager", max_new_tokens=60))
+    assert len({b for p in pair.engines["static"].programs.values() for b, _ in p.pieces}) >= 3
+
+
+def test_N03_nan_drafts_are_flagged_and_harmless() -> None:
+    pair = small_pair("cpu", 4)
+    pair.domino.norm[3] = float("nan")
+    for method in ("dflash", "ddtree", "marginal"):
+        got = decode(pair, "static", method)
+        assert facts(got) == facts(decode(pair, "eager", method))
+        assert all(r.flags[0] == "nan-draft" for r in got.trace.rounds)
+
+
+def test_nan_from_the_target_is_an_error_not_a_token() -> None:
+    pair = small_pair("cpu", 4)
+    run_norm = pair.target.norm
+    first = decode(pair, "static", max_new_tokens=1)
+    assert len(first.output) == 1
+    engine = pair.engines["static"]
+    original = engine.forward
+
+    def broken(*args):
+        forward = original(*args)
+        verify = forward.verify
+
+        def spoiled(*inputs):
+            logits, features = verify(*inputs)
+            return logits.fill_(float("nan")), features
+
+        forward.verify = spoiled
+        return forward
+
+    engine.forward = broken
+    with pytest.raises(rounds.EngineError, match="NaN"):
+        decode(pair, "static", budget=9)
+    assert run_norm.isfinite().all()
+
+
+def test_programs_are_kept_and_bounded() -> None:
+    pair = small_pair("cpu")
+    for budget in range(1, 14):
+        decode(pair, "static", budget=budget, max_new_tokens=4)
+    engine = pair.engines["static"]
+    assert len(engine.programs) <= rounds.MOST_PROGRAMS
+    before = dict(engine.programs)
+    decode(pair, "static", budget=13, max_new_tokens=4)
+    assert dict(engine.programs) == before
+
+
+def test_a_forced_path_is_walked_and_committed() -> None:
+    """What measurements use: six drafts and the bonus each round where the tree is deep enough, through the real walk."""
+    from dominotree.decode import Run
+
+    for method in ("domino", "dominotree"):
+        run = Run(
+            shared(),
+            prompt_ids=[5, 9, 2],
+            settings=Settings(method=method, engine="static", max_new_tokens=60),
+            record=False,
+        )
+        run.forced = 4
+        for rnd in run:
+            assert rnd.accepted == min(4, rnd.depth_reached)
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [({"engine": "graph"}, "CUDA"), ({"builder": "fused"}, "CUDA"), ({"builder": "graph"}, "CUDA"),
+     ({"forward": "kernels"}, "CUDA"), ({"engine": "static", "builder": "fused"}, "CUDA"),
+     ({"engine": "static", "forward": "kernels"}, "CUDA")],
+)  # fmt: skip
+def test_a_wish_that_needs_a_gpu_is_one_sentence(wish: dict, word: str) -> None:
+    with pytest.raises(SettingsError, match=word) as error:
+        decode(shared(), **{"engine": "auto", **wish})
+    assert "\n" not in str(error.value)
+    with pytest.raises(SettingsError, match="warp"):
+        Settings(engine="warp")
+
+
+def test_the_header_names_what_ran() -> None:
+    def header(**kwargs):
+        s = decode(shared(), max_new_tokens=3, **kwargs).trace.header["settings"]
+        return s["engine"], s["builder"], s["forward"], s["graph"]
+
+    assert header(engine="auto") == ("eager", "reference", "eager", "no")
+    assert header(engine="static") == ("static", "reference", "static", "no")
+    assert header(engine="static", method="domino") == ("static", "chain", "static", "no")
+    assert header(engine="static", method="ar") == ("static", None, "static", "no")
+
+
+def test_N18_global_random_state_is_left_alone() -> None:
+    state = torch.random.get_rng_state()
+    decode(shared(), "static", temperature=1.0)
+    assert torch.equal(torch.random.get_rng_state(), state)
