@@ -1,7 +1,7 @@
-"""Skinny products Y[n, N] = X[n, K] · W[N, K]ᵀ in bf16 (``kernels/gemm.cu``): one plan per shape, launched by address.
+"""Skinny products Y[n, N] = X[n, K] · W[N, K]ᵀ in bf16 (``kernels/gemm.cu``), bound to their buffers at construction.
 
-A plan splits the work so that every streaming multiprocessor reads about the same share of W and X fits in shared
-memory. Sums run in an order that the plan alone fixes, so the same inputs give the same bits every time.
+A plan says how one product is cut over the multiprocessors. Sums run in an order that the plan alone fixes: the same
+input gives the same bits.
 """
 
 from __future__ import annotations
@@ -13,156 +13,195 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dominotree.gpu.nvrtc import Kernel
+from dominotree.gpu.nvrtc import Kernel, bindings, check
 
-BF16, FLOAT, PARTIAL, SWIGLU = range(4)  # what is written: the EPI define of the kernel
-SHARED_LIMIT = 224 * 1024
-REGISTERS = 200  # accumulators, weights in flight and one row of X, per thread
+BF16, FLOAT, RESIDUAL, SWIGLU = range(4)  # what is done with the product: the EPI define of the kernel
+SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one multiprocessor offers to kernels
 MAX_ROWS = 136
+K_BLOCK = 64
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one product is cut: warps over rows (rw) and columns (kw), 16-row blocks per warp (rbw), splits of K over CTAs.
+    """How one product is cut.
 
-    ``ahead``: steps of 32 columns in flight per warp; ``ks``: columns of X staged at once; ``grid``: CTAs per split.
+    ``ntok``: rows of X, padded; ``wg``: warpgroups of 64 rows of W; ``c``: CTAs of a cluster, which split the columns;
+    ``stages`` of the ring; ``ctas`` that fit on a multiprocessor at once; ``grid``: all CTAs; ``cost``: modelled µs;
+    ``lead``: loads that a CTA still has to issue when the successor may start.
     """
 
-    nt: int
-    rw: int
-    kw: int
-    rbw: int
-    ahead: int
-    splits: int
-    k_range: int
-    ks: int
+    ntok: int
+    wg: int
+    c: int
+    stages: int
+    ctas: int
     grid: int
-    buffers: int
     cost: float
+    lead: int = 4
 
     @property
     def threads(self) -> int:
-        return self.rw * self.kw * 32
+        return self.wg * 128 + 32
 
-    def shared(self, n: int) -> tuple[int, int]:
-        """(offset of the reduction buffer, all bytes of shared memory)."""
-        at = (self.buffers * n * (self.ks * 2 + 64) + 127) // 128 * 128
-        pitch = self.rw * self.rbw * 16 + 4
-        return at, at + self.kw * self.nt * 8 * pitch * 4
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory: ring, reduction buffer, alignment."""
+        return 1024 + self.stages * _stage(self.ntok, self.wg) + _reduction(self.ntok, self.wg)
+
+    def segment(self, epilogue: int) -> int:
+        """Columns that one sum of squares covers."""
+        return min(32, (64 if epilogue == SWIGLU else 64 * self.wg) // self.c)
+
+
+def _stage(ntok: int, wg: int) -> int:
+    return (64 * wg + ntok) * K_BLOCK * 2
+
+
+def _reduction(ntok: int, wg: int) -> int:
+    return ntok * (64 * wg + 4) * 4
 
 
 @functools.cache
 def plan(n: int, rows: int, columns: int, epilogue: int, processors: int) -> Plan:
-    """The cheapest cut of an [n, columns] × [rows, columns]ᵀ product over ``processors`` multiprocessors.
+    """The cut of an [n, columns] × [rows, columns]ᵀ product over ``processors`` multiprocessors.
 
-    The cost (µs) is a rough model: bytes through the busiest multiprocessor at 50 GB/s, device memory at 4.2 TB/s,
-    partial sums at 4 TB/s. Raises ValueError for shapes that the kernel does not take.
+    Raises ValueError for shapes that the kernel does not take.
     """
+    return candidates(n, rows, columns, epilogue, processors)[0]
+
+
+def candidates(n: int, rows: int, columns: int, epilogue: int, processors: int) -> list[Plan]:
+    """Every cut that fits, cheapest first by a model of the time that was fitted to measurements on an H200."""
     if not 1 <= n <= MAX_ROWS:
         raise ValueError(f"the product takes 1 to {MAX_ROWS} rows, not {n}")
-    if columns % 32 or (epilogue == SWIGLU and rows % 16):
-        raise ValueError(f"{rows} x {columns} weights: columns must divide by 32 (SwiGLU rows by 16)")
-    nt, blocks = (n + 7) // 8, (rows + 15) // 16
-    best: Plan | None = None
-    for splits in (1, 2, 3, 4, 5, 6, 8) if epilogue == PARTIAL else (1,):
-        k_range = -(-columns // (32 * splits)) * 32
-        if (splits - 1) * k_range >= columns:
-            continue
-        for rw in (1, 2, 3, 4, 5, 6, 8):
-            for kw in (1, 2, 4, 8):
-                if not 4 <= rw * kw <= 10:
+    if columns % K_BLOCK or (epilogue == SWIGLU and rows % 128):
+        raise ValueError(f"{rows} x {columns} weights: columns must divide by {K_BLOCK} (SwiGLU rows by 128)")
+    ntok, found = -(-n // 8) * 8, []
+    for wg in (2,) if epilogue == SWIGLU else (1, 2):
+        for c in (1, 2, 4, 8):
+            if columns // K_BLOCK < c:
+                continue
+            for ctas in (1, 2):
+                room = SHARED_LIMIT // ctas - 2048 - _reduction(ntok, wg)
+                stages = min(room // _stage(ntok, wg), 12)
+                if stages < 3:
                     continue
-                for rbw in (1, 2, 3, 4, 5, 6):
-                    candidate = _candidate(
-                        n, nt, rows, columns, blocks, splits, k_range, rw, kw, rbw, epilogue, processors
-                    )
-                    if candidate is not None and (best is None or candidate.cost < best.cost):
-                        best = candidate
-    if best is None:
+                tiles = -(-rows // (64 * wg))
+                capacity = processors * ctas // c
+                turns = -(-tiles // capacity)
+                clusters = -(-tiles // turns)
+                per_processor = -(-clusters * c // processors)
+                k_blocks = -(-columns // K_BLOCK // c)
+                through = per_processor * turns * k_blocks * _stage(ntok, wg)
+                cost = (
+                    max(rows * columns * 2 / 4.3e6, through / 60e3)
+                    + 2.0
+                    + 0.3 * (c > 1) * turns
+                    + 0.1 * turns
+                    + 0.02 * (ctas == 1)
+                )
+                found.append(Plan(ntok, wg, c, stages, ctas, clusters * c, cost))
+    if not found:
         raise ValueError(f"no cut of a {n} x {rows} x {columns} product fits")
-    return best
+    return sorted(found, key=lambda p: p.cost)
 
 
-def _candidate(
-    n: int, nt: int, rows: int, columns: int, blocks: int, splits: int, k_range: int,
-    rw: int, kw: int, rbw: int, epilogue: int, processors: int,
-) -> Plan | None:  # fmt: skip
-    accumulators = rbw * nt * 4
-    ahead = next(
-        (a for a in (8, 6, 4, 3, 2) if rbw * a * 8 <= 96 and rbw * a * 8 + accumulators <= REGISTERS - 60), 0
+def tensor_map(matrix: Tensor, box_rows: int) -> Tensor:
+    """A TMA descriptor (128 bytes on the device) of a bf16 matrix [rows, K], boxes of ``box_rows`` × 64 columns."""
+    driver, _ = bindings()
+    rows, columns = matrix.shape
+    u64, u32 = driver.cuuint64_t, driver.cuuint32_t
+    encoded = check(
+        driver.cuTensorMapEncodeTiled(
+            driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+            2,
+            matrix.data_ptr(),
+            [u64(columns), u64(rows)],
+            [u64(matrix.stride(0) * 2)],
+            [u32(K_BLOCK), u32(box_rows)],
+            [u32(1), u32(1)],
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
     )
-    if ahead == 0:
-        return None
-    tile = rw * rbw * 16
-    reduction = kw * nt * 8 * (tile + 4) * 4
-    step = 32 * kw
-    whole = -(-k_range // step) * step
-    if n * (whole * 2 + 64) + reduction <= SHARED_LIMIT:
-        ks, buffers = whole, 1
-    else:
-        unit = step * ahead
-        room = (SHARED_LIMIT - reduction - 256) // (2 * n) - 64
-        ks, buffers = room // 2 // unit * unit, 2
-        if ks <= 0:
-            return None
-        ks = min(ks, -(-k_range // unit) * unit)
-    groups = -(-blocks // (rw * rbw))
-    per_split = max(1, processors // splits)
-    grid = min(groups, per_split)
-    turns = -(-groups // grid)
-    grid = -(-groups // turns)
-    staged = turns if buffers == 2 else 1
-    width = -(-k_range // ks) * ks
-    cta = turns * tile * width * 2 + staged * n * k_range * 2
-    memory = rows * columns * 2 / 4.2e6
-    partial = splits * n * rows * 4 * 2 / 4e6 if epilogue == PARTIAL else 0.0
-    idle = 1.0 if rw * kw * rbw * ahead >= 64 else 64 / (rw * kw * rbw * ahead)  # too little in flight
-    cost = max(memory * idle, cta / 50e3 * idle) + partial + 0.25 * turns + 0.1 * (width // ks) + 0.02 * kw
-    return Plan(nt, rw, kw, rbw, ahead, splits, k_range, ks, grid, buffers, cost)
+    raw = ctypes.string_at(int(encoded.getPtr()), 128)
+    return torch.frombuffer(bytearray(raw), dtype=torch.uint8).to(matrix.device)
+
+
+@dataclass
+class Residual:
+    """The residual stream of n rows: h bf16 [n, hidden], and what the next product needs of it.
+
+    ``scaled`` = h ∘ (weight of the next norm); ``squares`` float32 [segments, n]: sums of h² over column segments.
+    """
+
+    h: Tensor
+    scaled: Tensor
+    squares: Tensor
+    segments: int = 1
+
+    @classmethod
+    def empty(cls, n: int, hidden: int, device: torch.device) -> Residual:
+        h = torch.zeros(n, hidden, device=device, dtype=torch.bfloat16)
+        return cls(h, torch.zeros_like(h), torch.zeros(-(-hidden // 8), n, device=device))
 
 
 class Product:
-    """One weight matrix ready to be multiplied with n rows. Launch it as often as wanted; it may be captured."""
+    """One weight matrix and the buffers of n rows that it is multiplied with. May be launched within a capture."""
 
     def __init__(
-        self, weight: Tensor, n: int, epilogue: int, cut: Plan | None = None, pdl: bool = True
-    ) -> None:
-        """``weight``: contiguous bf16 [N, K]; SWIGLU takes gates first, then ups."""
-        if weight.dtype != torch.bfloat16 or not weight.is_contiguous():
-            raise ValueError("weights must be contiguous and bf16")
-        self.weight, self.n, self.epilogue, self.pdl = weight, n, epilogue, pdl
-        rows, columns = weight.shape
-        processors = torch.cuda.get_device_properties(weight.device).multi_processor_count
-        self.plan = cut or plan(n, rows, columns, epilogue, processors)
-        p = self.plan
-        defines = {"NT": p.nt, "RW": p.rw, "KW": p.kw, "RBW": p.rbw, "AHEAD": p.ahead, "EPI": epilogue}
-        self.kernel = _kernel(tuple(sorted(defines.items())), pdl)
+        self, weight: Tensor, x: Tensor, epilogue: int, out: Tensor | None = None, *, normed: Residual | None = None,
+        into: Residual | None = None, next_norm: Tensor | None = None, fresh: bool = False,
+        features: Tensor | None = None, eps: float = 0.0, cut: Plan | None = None, pdl: bool = True,
+    ) -> None:  # fmt: skip
+        """Bind weight bf16 [N, K] (SWIGLU: gates, then ups) and x bf16 [n, K].
 
-    @property
-    def splits(self) -> int:
-        return self.plan.splits
-
-    def __call__(
-        self,
-        x: Tensor,
-        out: Tensor,
-        rows: Tensor | None = None,
-        next_weight: Tensor | None = None,
-        next_bytes: int = 0,
-    ) -> None:
-        """x bf16 [·, K] -> out: bf16 or float32 [n, N], float32 [splits, n, N], or bf16 [n, N/2].
-
-        ``rows`` int64 [n] picks rows of x; ``next_weight``: its first ``next_bytes`` are asked into L2 meanwhile.
+        ``out``: bf16 or float32 [n, N], SWIGLU bf16 [n, N/2]. ``normed``: x is this stream's ``scaled``, so multiply by
+        1/rms of its h. RESIDUAL: ``into`` receives h += y (h = y when ``fresh``), scaled by ``next_norm`` bf16 [N], and
+        ``features``, a view with its own row pitch, a copy of h.
         """
+        if weight.dtype != torch.bfloat16 or x.dtype != torch.bfloat16 or not weight.is_contiguous():
+            raise ValueError("weights (contiguous) and rows must be bf16")
+        (rows, columns), n = weight.shape, len(x)
+        processors = torch.cuda.get_device_properties(weight.device).multi_processor_count
+        self.plan = p = cut or plan(n, rows, columns, epilogue, processors)
+        self.kernel = _kernel(defines(p, epilogue, normed is not None, pdl))
+        self.pdl = pdl
+        self._maps = tensor_map(weight, 64), tensor_map(x, p.ntok)
+        self._normed, self._into = normed, into
+        self._keep = weight, x, out, next_norm, features
+        if epilogue == RESIDUAL:
+            assert into is not None
+            into.segments = rows // p.segment(epilogue)
+            out = into.h
+        self._tail = (
+            into.scaled if into else None, next_norm, into.squares if into else None, features,
+            features.stride(0) if features is not None else 0, int(fresh), n, rows, columns,
+        )  # fmt: skip
+        self._out, self._eps = out, float(eps)
+        self._segments = normed.segments if normed else 0
+
+    def __call__(self, next_weight: Tensor | None = None, next_bytes: int = 0) -> None:
+        """Launch; meanwhile the first ``next_bytes`` of ``next_weight`` are asked into L2."""
         p = self.plan
-        at, shared = p.shared(self.n)
         self.kernel.launch(
-            (p.grid, p.splits), p.threads, x, x.stride(0), rows, self.weight, out, self.n, self.weight.shape[0],
-            self.weight.shape[1], p.k_range, p.ks, at, next_weight, ctypes.c_longlong(next_bytes),
-            smem=shared, pdl=self.pdl,
+            p.grid, p.threads, *self._maps, self._out, self._normed.squares if self._normed else None,
+            self._segments, self._eps, *self._tail, next_weight, ctypes.c_longlong(next_bytes),
+            smem=p.shared, pdl=self.pdl, cluster=p.c,
         )  # fmt: skip
 
 
+def defines(p: Plan, epilogue: int, normed: bool, pdl: bool) -> tuple[tuple[str, int], ...]:
+    """The kernel's defines for a plan."""
+    given = {
+        "NTOK": p.ntok, "WG": p.wg, "C": p.c, "STAGES": p.stages, "MIN_CTAS": p.ctas, "SCALE": int(normed),
+        "EPI": epilogue, "LEAD": p.lead,
+    }  # fmt: skip
+    return tuple(sorted({**given, **({"PDL": 1} if pdl else {})}.items()))
+
+
 @functools.cache
-def _kernel(defines: tuple[tuple[str, int], ...], pdl: bool) -> Kernel:
-    return Kernel("gemm.cu", "skinny", {**dict(defines), **({"PDL": 1} if pdl else {})})
+def _kernel(given: tuple[tuple[str, int], ...]) -> Kernel:
+    return Kernel("gemm.cu", "skinny", dict(given))

@@ -145,7 +145,8 @@ class Kernel:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             check(driver.cuFuncSetAttribute(function, attribute, smem))
             self._smem = smem
-        values, types = [], []
+        values: list[Any] = []
+        types: list[Any] = []
         for arg in args:
             if isinstance(arg, Tensor):
                 values.append(arg.data_ptr())

@@ -1,217 +1,209 @@
-// Skinny product Y[n, N] = X[n, K] · W[N, K]ᵀ for 1 to 136 rows, bound by reading W once from device memory.
+// Skinny product Y[n, N] = X[n, K] · W[N, K]ᵀ for 1 to 136 rows on Hopper, bound by reading W once from device memory.
 //
-// A CTA owns ROWS = RW·RBW·16 rows of W and a K range (blockIdx.y). Its warps split rows RW ways and K KW ways. W goes
-// straight from device memory to registers, AHEAD steps of 32 columns ahead of use, 16 bytes a thread: lane (g, t) reads
-// columns 8t … 8t+7 of rows g and g+8. Those 8 columns feed two m16n8k16 products; X is read from shared memory at the
-// same 8 columns, so both operands agree on which column is which k. X is staged once (one slice) or slice by slice.
-// The order of every sum is fixed by the shape alone.
+// One producer warp streams tiles of ROWS × 64 of W, and the same 64 columns of X, through a ring of STAGES in shared
+// memory (TMA); WG warpgroups multiply them (wgmma, W as the 64-row operand, the n rows of X as its narrow side). The
+// producer never waits for results: it runs ahead into the next tile, and, as the weights depend on nothing, starts
+// before the preceding kernel has ended. A cluster of C CTAs splits the columns; partial sums meet in shared memory and
+// are added in a fixed order, so the same input gives the same bits.
 //
-// Defines: NT tiles of 8 rows of X, RW, KW, RBW, AHEAD, EPI (0 bf16, 1 float32, 2 float32 partial sums [S, n, N],
-// 3 SwiGLU: the first half of W's rows are gates, the second ups, Y is bf16 [n, N/2]), PDL.
+// RMSNorm costs no pass of its own: X holds h ∘ g (g: the norm's weight), and since a row's scale commutes with the
+// product, Y is multiplied by 1/rms at the end. The squares for it come as sums over column segments, written by the
+// kernel that wrote h.
+//
+// Defines: NTOK rows of X padded to a multiple of 8; WG; STAGES; C; MIN_CTAS per multiprocessor; PDL;
+//   LEAD loads left when the successor may start; SCALE 1: multiply by 1/rms(h);
+//   EPI 0: Y bf16; 1: Y float32; 2: h += Y (or h = Y when `fresh`), X of the next product, squares, features;
+//       3: SwiGLU (warpgroup 0 has gates, 1 ups), bf16 [n, N/2].
 #include "common.cuh"
+#include "hopper.cuh"
 
-#define THREADS (RW * KW * 32)
-#define ROWS (RW * RBW * 16)
+#define ROWS (64 * WG)
+#define W_BYTES (ROWS * 128)
+#define X_BYTES (NTOK * 128)
+#define STAGE_BYTES (W_BYTES + X_BYTES)
 #define PITCH (ROWS + 4)  // floats per token in the reduction buffer: conflict-free stores
+#define CONSUMERS (128 * WG)
+#define TILE_OUT (EPI == 3 ? 64 : ROWS)  // columns of Y per tile
+#define SHARE (TILE_OUT / C)             // … of which each CTA of the cluster writes so many
+#define SEGMENT (SHARE < 32 ? SHARE : 32)  // columns per sum of squares
 
-__device__ __forceinline__ uint4 load_weights(const bf16* p) {
-  uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "l"(p));
-  return v;
-}
+extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, MIN_CTAS)
+skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, int segments_in, float eps,
+       bf16* scaled_out, const bf16* __restrict__ next_norm, float* squares_out, bf16* features, int feature_pitch,
+       int fresh, int n, int N, int K, const void* next, long long next_bytes) {
+  extern __shared__ unsigned char dynamic[];
+  __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], ready, done;
+  __shared__ float scale[NTOK];
+  const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+  const int rank = blockIdx.x % C, first = blockIdx.x / C, stride = gridDim.x / C;
+  const int tiles = (N + (EPI == 3 ? 128 : ROWS) - 1) / (EPI == 3 ? 128 : ROWS);
+  const int k_blocks = K / 64, kb_begin = rank * k_blocks / C, kb_end = (rank + 1) * k_blocks / C;
+  const unsigned ring = (shared_address(dynamic) + 1023) / 1024 * 1024;
+  float* red = reinterpret_cast<float*>(dynamic + (ring - shared_address(dynamic)) + STAGES * STAGE_BYTES);
 
-__device__ __forceinline__ uint4 load_shared(unsigned at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(at));
-  return v;
-}
-
-__device__ __forceinline__ void copy_async(unsigned to, const void* from, bool real) {
-  int size = real ? 16 : 0;  // 0: fill with zeros
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
-}
-
-__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;"); }
-__device__ __forceinline__ void wait_copies() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
-
-struct Loader {  // where the next step of W is read
-  const bf16* w;
-  unsigned a[RBW], b[RBW];  // element offsets / 8 of rows g and g + 8, per row block
-  int group, step, in, slice;
-};
-
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-skinny(const bf16* __restrict__ X, int ldx, const long long* __restrict__ xrows, const bf16* __restrict__ W,
-       void* __restrict__ Y, int n, int N, int K, int range, int ks, int red_at, const void* next,
-       long long next_bytes) {
-  extern __shared__ __align__(128) unsigned char shared[];
-  const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3;
-  const int rw = warp / KW, kw = warp % KW;
-  const int k_begin = blockIdx.y * range, k_end = min(K, k_begin + range);
-  const int slices = (range + ks - 1) / ks, per = ks / (32 * KW);   // steps of one warp in one slice
-  const int steps = slices * per, padded = (steps + AHEAD - 1) / AHEAD * AHEAD;
-  const int blocks = (N + 15) / 16, groups = (blocks + RW * RBW - 1) / (RW * RBW);
-  const int pitch = ks * 2 + 64;                                     // bytes per row of X: conflict-free reads
-  const unsigned xs = (unsigned)__cvta_generic_to_shared(shared);
-  float* red = reinterpret_cast<float*>(shared + red_at);
-
-  let_successor_start();
-
-  Loader at;
-  at.w = W;
-  at.group = blockIdx.x;
-  at.step = at.in = at.slice = 0;
-  auto aim = [&]() {
-#pragma unroll
-    for (int r = 0; r < RBW; ++r) {
-      int block = min((at.group * RW + rw) * RBW + r, blocks - 1);
-#if EPI == 3
-      int row_a = block * 8 + g, row_b = N / 2 + row_a;
-#else
-      int row_a = min(block * 16 + g, N - 1), row_b = min(block * 16 + g + 8, N - 1);
+  if (tid == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_init(&full[s], 1);
+      barrier_init(&empty[s], WG);
+    }
+    barrier_init(&ready, C);
+    barrier_init(&done, C);
+    barriers_visible();
+  }
+  __syncthreads();
+#if C > 1
+  cluster_arrive();
 #endif
-      at.a[r] = (unsigned)((long long)row_a * K / 8);
-      at.b[r] = (unsigned)((long long)row_b * K / 8);
-    }
-  };
-  uint4 wa[AHEAD][RBW], wb[AHEAD][RBW];
-  auto load = [&](int slot) {
-    if (at.group < groups) {
-      int k = k_begin + at.slice * ks + (kw * per + at.in) * 32 + 8 * t;
-      k = k < k_end ? k : k_begin + 8 * t;  // beyond the end X is zero: any weights will do
+
+  if (warp == CONSUMERS / 32) {  // ---------------------------------------------------------------- producer
+    if (lane == 0) {
+      auto load_w = [&](int tile, int kb, int slot) {
+        const unsigned at = ring + slot * STAGE_BYTES;
+        barrier_expect(&full[slot], STAGE_BYTES);
 #pragma unroll
-      for (int r = 0; r < RBW; ++r) {
-        wa[slot][r] = load_weights(at.w + (size_t)at.a[r] * 8 + k);
-        wb[slot][r] = load_weights(at.w + (size_t)at.b[r] * 8 + k);
+        for (int w = 0; w < WG; ++w) {
+          int row = EPI == 3 ? w * (N / 2) + tile * 64 : tile * ROWS + w * 64;
+          tma_load(at + w * 8192, w_map, kb * 64, row, &full[slot]);
+        }
+      };
+      auto load_x = [&](int kb, int slot) {
+        tma_load(ring + slot * STAGE_BYTES + W_BYTES, x_map, kb * 64, 0, &full[slot]);
+      };
+      const int per_tile = kb_end - kb_begin;
+      const int mine = first < tiles ? (tiles - first + stride - 1) / stride : 0, total = mine * per_tile;
+      const int early = min(total, STAGES);
+      // The successor's loads should follow ours without a gap: not earlier, or its ring is full before our end.
+      const int trigger = total - LEAD;
+      if (trigger <= early) let_successor_start();
+      for (int i = 0; i < early; ++i) load_w(first + i / per_tile * stride, kb_begin + i % per_tile, i);
+      wait_for_predecessor();
+      for (int i = 0; i < early; ++i) load_x(kb_begin + i % per_tile, i);
+      int tile = first + early / per_tile * stride, kb = kb_begin + early % per_tile, slot = 0;
+      unsigned parity = 0;
+      for (int i = early; i < total; ++i) {
+        if (i == trigger) let_successor_start();
+        barrier_wait(&empty[slot], parity);
+        load_w(tile, kb, slot);
+        load_x(kb, slot);
+        if (++kb == kb_end) kb = kb_begin, tile += stride;
+        if (++slot == STAGES) slot = 0, parity ^= 1;
       }
+      if (next_bytes > 0) prefetch_share(next, next_bytes, blockIdx.x, gridDim.x);
     }
-    ++at.step;
-    if (++at.in == per) at.in = 0, ++at.slice;
-    if (at.slice == slices) at.slice = slices - 1, at.in = 0;  // padded steps read the last slice again
-    if (at.step == padded) {
-      at.step = at.in = at.slice = 0;
-      at.group += gridDim.x;
-      if (at.group < groups) aim();
-    }
-  };
-  aim();
-#pragma unroll
-  for (int u = 0; u < AHEAD; ++u) load(u);
-
-  wait_for_predecessor();
-
-  auto stage = [&](int slice, int buffer) {
-    const int vectors = ks / 8, first = k_begin + slice * ks;
-    const unsigned to = xs + buffer * n * pitch;
-    for (int i = tid; i < n * vectors; i += THREADS) {
-      int row = i / vectors, v = i % vectors, k = first + v * 8;
-      long long source = xrows ? xrows[row] : row;
-      copy_async(to + row * pitch + v * 16, X + source * ldx + (k < k_end ? k : 0), k < k_end);
-    }
-    commit_copies();
-  };
-  stage(0, 0);
-  if (slices == 1) {
-    wait_copies();
-    __syncthreads();
+#if C > 1
+    __syncwarp();
+    cluster_wait();
+#endif
+    return;
   }
 
-  unsigned row_at[NT];  // byte offset of this lane's row of X in each tile; rows beyond n repeat the last one
+  // -------------------------------------------------------------------------------------------------- consumers
+#if C > 1
+  cluster_wait();  // the barriers of all CTAs exist
+#endif
+  wait_for_predecessor();
+#if SCALE
+  for (int token = warp; token < n; token += CONSUMERS / 32) {
+    float sum = 0.f;
+    for (int s = lane; s < segments_in; s += 32) sum += __ldcg(squares_in + (size_t)s * n + token);
 #pragma unroll
-  for (int j = 0; j < NT; ++j) row_at[j] = min(j * 8 + g, n - 1) * pitch + 16 * t;
+    for (int d = 16; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (lane == 0) scale[token] = rsqrtf(sum / K + eps);
+  }
+  consumers_sync(CONSUMERS);
+#endif
 
-  int staged = 0;  // slices consumed so far, over all groups
-  for (int group = blockIdx.x; group < groups; group += gridDim.x) {
-    float acc[RBW][NT][4];
+  const int wg = warp / 4, g = lane / 4, t = lane % 4;
+  int slot = 0, turn = 0;
+  unsigned parity = 0;
+  for (int tile = first; tile < tiles; tile += stride, ++turn) {
+    float acc[NTOK / 2];
 #pragma unroll
-    for (int r = 0; r < RBW; ++r)
+    for (int i = 0; i < NTOK / 2; ++i) acc[i] = 0.f;
+    int previous = -1;
+    for (int kb = kb_begin; kb < kb_end; ++kb) {
+      barrier_wait(&full[slot], parity);
+      const unsigned at = ring + slot * STAGE_BYTES;
+      wgmma_fence(acc);
 #pragma unroll
-      for (int j = 0; j < NT; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c) acc[r][j][c] = 0.f;
-
-    int in = 0;
-    unsigned base = xs;
-    for (int i0 = 0; i0 < padded; i0 += AHEAD) {
-      if (slices > 1 && i0 % per == 0) {  // per is a multiple of AHEAD here
-        wait_copies();
-        __syncthreads();  // the slice is there, and nobody reads the other buffer any more
-        base = xs + (staged & 1) * n * pitch;
-        int following = i0 / per + 1;
-        if (following < slices)
-          stage(following, (staged + 1) & 1);
-        else if (group + gridDim.x < groups)
-          stage(0, (staged + 1) & 1);
-        ++staged;
-        in = 0;
-      }
-#pragma unroll
-      for (int u = 0; u < AHEAD; ++u) {
-        if (i0 + u < steps) {
-          const unsigned column = base + (kw * per + in) * 64;
-#pragma unroll
-          for (int j = 0; j < NT; ++j) {
-            uint4 x = load_shared(column + row_at[j]);
-#pragma unroll
-            for (int r = 0; r < RBW; ++r) {
-              mma_16x8x16(acc[r][j], wa[u][r].x, wb[u][r].x, wa[u][r].y, wb[u][r].y, x.x, x.y);
-              mma_16x8x16(acc[r][j], wa[u][r].z, wb[u][r].z, wa[u][r].w, wb[u][r].w, x.z, x.w);
-            }
-          }
-        }
-        ++in;
-        load(u);
-      }
+      for (int k = 0; k < 4; ++k)
+        wgmma(acc, operand(at + wg * 8192 + k * 32), operand(at + W_BYTES + k * 32));
+      wgmma_commit();
+      wgmma_wait<1>(acc);
+      if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
+      previous = slot;
+      if (++slot == STAGES) slot = 0, parity ^= 1;
     }
+    wgmma_wait<0>(acc);
+    if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
 
-    if (group + gridDim.x >= groups && tid == 0 && next_bytes > 0)
-      prefetch_share(next, next_bytes, blockIdx.y * gridDim.x + blockIdx.x, gridDim.x * gridDim.y);
-
-    // Sum over the KW warps in order, then write.
-#pragma unroll
-    for (int r = 0; r < RBW; ++r)
-#pragma unroll
-      for (int j = 0; j < NT; ++j)
-#pragma unroll
-        for (int c = 0; c < 4; ++c)
-          red[(kw * NT * 8 + j * 8 + 2 * t + (c & 1)) * PITCH + (rw * RBW + r) * 16 + g + (c >> 1) * 8] = acc[r][j][c];
-    __syncthreads();
-#if EPI == 3
-    const int half = ROWS / 2;
-    for (int i = tid; i < n * half; i += THREADS) {
-      int token = i / half, j = i % half, row = j / 8 * 16 + j % 8;
-      float gate = 0.f, up = 0.f;
-#pragma unroll
-      for (int w = 0; w < KW; ++w) {
-        gate += red[(w * NT * 8 + token) * PITCH + row];
-        up += red[(w * NT * 8 + token) * PITCH + row + 8];
-      }
-      int column = group * half + j;
-      if (column < N / 2) {
-        gate = rounded(gate), up = rounded(up);
-        float silu = rounded(gate / (1.f + __expf(-gate)));
-        reinterpret_cast<bf16*>(Y)[(size_t)token * (N / 2) + column] = __float2bfloat16(silu * up);
-      }
-    }
+    // Sum over the cluster in order, then write; each CTA takes SHARE of the tile's columns.
+#if C > 1
+    if (turn > 0) barrier_wait_cluster(&done, (turn - 1) & 1);  // everyone has read my last sums
 #else
-    for (int i = tid; i < n * ROWS; i += THREADS) {
-      int token = i / ROWS, row = i % ROWS, column = group * ROWS + row;
+    if (turn > 0) consumers_sync(CONSUMERS);
+#endif
+#pragma unroll
+    for (int i = 0; i < NTOK / 2; ++i) {
+      int token = i / 4 * 8 + 2 * t + i % 2, row = wg * 64 + (warp % 4) * 16 + g + (i / 2 % 2) * 8;
+      red[token * PITCH + row] = acc[i];
+    }
+    consumers_sync(CONSUMERS);
+#if C > 1
+    if (tid < C) barrier_arrive_remote(&ready, tid);
+    barrier_wait_cluster(&ready, turn & 1);
+#endif
+    const unsigned red_at = shared_address(red);
+    auto total = [&](int token, int row) {
+      float part[C];
+#pragma unroll
+      for (int c = 0; c < C; ++c) part[c] = load_cluster<C>(red_at + (token * PITCH + row) * 4, c);
       float sum = 0.f;
 #pragma unroll
-      for (int w = 0; w < KW; ++w) sum += red[(w * NT * 8 + token) * PITCH + row];
-      if (column < N) {
-#if EPI == 0
-        reinterpret_cast<bf16*>(Y)[(size_t)token * N + column] = __float2bfloat16(sum);
+      for (int c = 0; c < C; ++c) sum += part[c];
+#if SCALE
+      sum *= scale[token];
+#endif
+      return sum;
+    };
+    const int items = n * SHARE, rounds = (items + CONSUMERS - 1) / CONSUMERS;
+#pragma unroll 2
+    for (int r = 0; r < rounds; ++r) {
+      const int i = r * CONSUMERS + tid, token = min(i / SHARE, n - 1), row = rank * SHARE + i % SHARE;
+      const int column = tile * TILE_OUT + row, width = EPI == 3 ? N / 2 : N;
+      const bool real = i < items && column < width;
+      const size_t place = (size_t)token * width + (real ? column : 0);
+#if EPI == 3
+      float gate = rounded(total(token, row)), up = rounded(total(token, row + 64));
+      float silu = rounded(gate / (1.f + __expf(-gate)));
+      if (real) reinterpret_cast<bf16*>(Y)[place] = __float2bfloat16(silu * up);
+#elif EPI == 0
+      float sum = total(token, row);
+      if (real) reinterpret_cast<bf16*>(Y)[place] = __float2bfloat16(sum);
 #elif EPI == 1
-        reinterpret_cast<float*>(Y)[(size_t)token * N + column] = sum;
+      float sum = total(token, row);
+      if (real) reinterpret_cast<float*>(Y)[place] = sum;
 #else
-        reinterpret_cast<float*>(Y)[((size_t)blockIdx.y * n + token) * N + column] = sum;
-#endif
+      float value = rounded(total(token, row));
+      bf16* h = reinterpret_cast<bf16*>(Y);
+      if (real && !fresh) value = rounded(value + __bfloat162float(h[place]));
+      if (real) {
+        h[place] = __float2bfloat16(value);
+        scaled_out[place] = __float2bfloat16(value * __bfloat162float(next_norm[column]));
+        if (features) features[(size_t)token * feature_pitch + column] = __float2bfloat16(value);
       }
-    }
+      float square = real ? value * value : 0.f;
+#pragma unroll
+      for (int d = SEGMENT / 2; d > 0; d >>= 1) square += __shfl_xor_sync(0xffffffffu, square, d);
+      if (real && i % SEGMENT == 0) squares_out[(size_t)(column / SEGMENT) * n + token] = square;
 #endif
-    __syncthreads();
+    }
+#if C > 1
+    consumers_sync(CONSUMERS);
+    if (tid < C) barrier_arrive_remote(&done, tid);
+#endif
   }
+#if C > 1
+  if (turn > 0) barrier_wait_cluster(&done, (turn - 1) & 1);  // nobody reads this CTA's memory any more
+#endif
 }
