@@ -1,0 +1,299 @@
+"""The fused builder: a whole draft tree made on the GPU, no host in the loop.
+
+Three launches: ``topm.cu`` (top-M of every level, log-sum-exp), then ``grow.cu`` (conditional scorer: waves over the
+tree's depth in one resident grid) or ``pathblind.cu`` (marginal scorer and DFlash chain: a frontier popped by one
+warp). Everything lies at fixed addresses, so the launches may be captured in a CUDA graph.
+
+Two precisions. ``"float32"``: the reference's arithmetic; the reference's tree, except where two scores differ by less
+than float32's rounding. ``"half"``: products of float16 weights and states with float32 sums (a bfloat16 weight above
+6e-5 is a float16 exactly), and W_ih·emb from a float16 table for the whole vocabulary (3 g V numbers: 0.93 GB for
+Qwen3-4B and 8B).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dominotree.correction import CorrectionHead
+from dominotree.errors import SettingsError
+from dominotree.gpu.nvrtc import Kernel
+
+SPLITS = 8  # blocks per row of logits in topm.cu
+THREADS = 256
+LARGEST_TOP_M, LARGEST_BUDGET = 256, 256  # of the conditional scorer
+LARGEST_LIST = 1024  # children and budget of the marginal scorer
+HALF_MAX = 65504.0
+
+
+def why_not(
+    scorer: str, *, hidden: int, vocab: int, budget: int, children: int, top_m: int | None, full_row: bool = False,
+) -> str | None:  # fmt: skip
+    """None where the fused builder can make such trees, else the reason in one sentence."""
+    if full_row:
+        return "the fused builder normalises over the top-M candidates only; whole-row scores need another builder"
+    if scorer == "marginal":
+        if budget >= LARGEST_LIST or min(children, vocab) > LARGEST_LIST:
+            return f"the fused builder makes marginal trees of up to {LARGEST_LIST - 1} nodes"
+        return None
+    if scorer != "conditional":
+        return f"the fused builder has no {scorer} scorer"
+    if top_m is None or top_m > LARGEST_TOP_M:
+        return f"the fused builder takes up to {LARGEST_TOP_M} candidates a level, not {top_m or 'the whole vocabulary'}"
+    if budget > LARGEST_BUDGET:
+        return f"the fused builder makes conditional trees of up to {LARGEST_BUDGET} nodes, not {budget}"
+    if hidden % 4:
+        return f"the fused builder wants a hidden size that is a multiple of 4, not {hidden}"
+    return None
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
+
+
+class Tree:
+    """What a build writes, on the device: nodes in pop order, padding behind ``count`` of them.
+
+    Padding rows have the anchor's token, parent -1, depth 0, score -inf and see only themselves.
+    """
+
+    def __init__(self, budget: int, device: torch.device) -> None:
+        def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.token = zeros(budget, dtype=torch.int64)
+        self.parent = zeros(budget, dtype=torch.int32)  # -1: the anchor
+        self.depth = zeros(budget, dtype=torch.int32)
+        self.score = zeros(budget, dtype=torch.float64)  # cumulative log-probability
+        self.count = zeros(1, dtype=torch.int32)
+        self.ids = zeros(budget + 1, dtype=torch.int64)
+        self.positions = zeros(budget + 1, dtype=torch.int64)
+        self.mask = zeros(budget + 1, budget + 1, dtype=torch.bool)
+        self.nan = zeros(1, dtype=torch.int32)  # 1: the base logits held NaN (fault N03)
+
+    @property
+    def fields(self) -> list[Tensor]:
+        return [
+            self.token,
+            self.parent,
+            self.depth,
+            self.score,
+            self.count,
+            self.ids,
+            self.positions,
+            self.mask,
+            self.nan,
+        ]
+
+
+class FusedBuilder:
+    """Builds trees of one setting. Make one per (pair, settings) and keep it.
+
+    Args:
+        scorer: "conditional" or "marginal". A DFlash chain is the marginal scorer with one child and ``levels`` nodes.
+        levels, budget, children, top_m: as the reference builder takes them; ``top_m`` for the conditional scorer.
+        head, embedding: the correction head and the target's table [V, h] (conditional).
+        precision: "half" or "float32".
+        table: keep W_ih·emb for the whole vocabulary; None: for "half" only.
+        adaptive: stop by ``self.costs`` (builders/adaptive.py); else every tree is filled to the budget.
+        z_dtype: bfloat16 or float32.
+
+    Raises SettingsError where ``why_not`` has a reason.
+    """
+
+    name = "fused"
+
+    @torch.inference_mode()
+    def __init__(
+        self, *, scorer: str, levels: int, vocab: int, budget: int, children: int, top_m: int | None = 64,
+        head: CorrectionHead | None = None, embedding: Tensor | None = None, precision: str = "half",
+        table: bool | None = None, adaptive: bool = False, z_dtype: torch.dtype = torch.bfloat16,
+        device: torch.device | str = "cuda",
+    ) -> None:  # fmt: skip
+        hidden = embedding.shape[1] if embedding is not None else 4
+        top_m = vocab if top_m is None else min(top_m, vocab)
+        children = min(children, top_m if scorer == "conditional" else vocab)
+        reason = why_not(scorer, hidden=hidden, vocab=vocab, budget=budget, children=children, top_m=top_m)
+        if reason:
+            raise SettingsError(reason + ".")
+        self.scorer, self.levels, self.budget, self.children = scorer, levels, budget, children
+        self.precision = precision
+        self.device = torch.device(device)
+        m = top_m if scorer == "conditional" else children
+        self.tree = Tree(budget, self.device)
+        self.limits = self._zeros(2, dtype=torch.int32)
+        self.limits.copy_(torch.tensor([levels, budget], dtype=torch.int32))
+        #: C_draft and then C_verify of 0 … budget nodes, ms; filled by the caller before a build
+        self.costs = self._zeros(budget + 2, dtype=torch.float64) if adaptive else None
+        self.calibration: Tensor | None = None
+        self._lists = self._zeros(levels, SPLITS, m, dtype=torch.int64)
+        self._sums = self._zeros(levels, SPLITS, 2)
+        self._flags = self._zeros(levels, SPLITS, dtype=torch.int32)
+        self._counters = self._zeros(32, dtype=torch.int32)
+        common = {
+            "LEVELS": levels,
+            "VOCAB": vocab,
+            "M": m,
+            "CHILDREN": children,
+            "BUDGET": budget,
+            "SPLITS": SPLITS,
+        }
+        self._top = Kernel("topm.cu", "top_rows", {"VOCAB": vocab, "M": m, "SPLITS": SPLITS})
+        if scorer == "marginal":
+            self._child_score = self._zeros(levels, children)
+            self._child_token = self._zeros(levels, children, dtype=torch.int32)
+            self._levels = Kernel("pathblind.cu", "marginal_levels", common)
+            self._pops = Kernel("pathblind.cu", "pop_levels", common)
+            self._smem = self._shared_bytes("pathblind.cu", common)
+            return
+        assert head is not None and embedding is not None
+        self._head, self._embedding = head, embedding
+        self._prepare(head, embedding, precision, table, z_dtype, common)
+
+    def _zeros(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=self.device)
+
+    def _shared_bytes(self, source: str, defines: dict[str, Any]) -> int:
+        out = self._zeros(1, dtype=torch.int32)
+        Kernel(source, "shared_bytes", defines).launch(1, 1, out)
+        return int(out)
+
+    # -- conditional: weights as grow.cu wants them ---------------------------------------------------------
+
+    def _prepare(
+        self, head: CorrectionHead, embedding: Tensor, precision: str, table: bool | None,
+        z_dtype: torch.dtype, common: dict[str, int],
+    ) -> None:  # fmt: skip
+        if precision not in ("half", "float32"):
+            raise SettingsError(f"the fused builder computes in half or float32, not {precision!r}.")
+        half = precision == "half"
+        table = half if table is None else table
+        vocab, hidden = embedding.shape
+        own, emb = head.w_hh.shape[1], head.w1_s.shape[0]
+        gru, width = _up(own, 32), _up(emb, 8)
+        self.gru, self._own = gru, own
+        blocks = gru // 8
+        columns = -(-width // blocks)
+        if half:
+            for what, weight in (("W_hh", head.w_hh), ("W1", head.w1_s), ("W2", head.w2)):
+                if float(weight.abs().max()) > HALF_MAX:
+                    raise SettingsError(f"{what} holds numbers beyond float16; use precision 'float32'.")
+
+        def padded(weight: Tensor, *shape: int) -> Tensor:
+            out = weight.new_zeros(shape)
+            out[tuple(slice(n) for n in weight.shape)] = weight
+            return out
+
+        # rows of a block: 8 units of r, of z, of n, then its columns of W1
+        hh = (
+            padded(head.w_hh.view(3, own, own), 3, gru, gru)
+            .view(3, blocks, 8, gru)
+            .transpose(0, 1)
+            .flatten(1, 2)
+        )
+        w1 = padded(head.w1_s, blocks * columns, gru).view(blocks, columns, gru)
+        rows = torch.cat((hh, w1), 1)
+        if half:
+            tiles = 3 + -(-columns // 8)
+            rows = padded(rows, blocks, tiles * 8, gru).view(blocks, tiles, 8, gru // 32, 4, 8)
+            self._gru_w1 = rows.permute(0, 3, 1, 2, 4, 5).contiguous().half()
+        else:
+            self._gru_w1 = rows.contiguous()
+        self._w1_z = padded(head.w1_z, width, hidden)
+        if half:
+            self._w2 = padded(head.w2.half(), vocab, width)
+        else:
+            self._w2 = head.w2 if width == emb else padded(head.w2, vocab, width)
+        w_ih = (
+            padded(head.w_ih.view(3, own, hidden), 3, gru, hidden).view(3, blocks, 8, hidden).transpose(0, 1)
+        )
+        if table:
+            self._inputs = torch.empty(
+                vocab, blocks, 3, 8, dtype=torch.float16 if half else torch.float32, device=self.device
+            )
+            w_ih = w_ih.flatten(0, 2)
+            for first in range(0, vocab, 8192):
+                part = F.linear(embedding[first : first + 8192].float(), w_ih)
+                if half:
+                    part = part.clamp(-HALF_MAX, HALF_MAX)
+                self._inputs[first : first + 8192] = part.view(-1, blocks, 3, 8)
+        else:
+            self._inputs = w_ih.contiguous()
+        m, budget, levels = common["M"], common["BUDGET"], common["LEVELS"]
+        self._scratch = [
+            self._counters,
+            self._zeros(levels, m, dtype=torch.int32),
+            self._zeros(levels, m),
+            self._zeros(levels),
+            self._zeros(budget, gru, dtype=torch.float16 if half else torch.float32),
+            self._zeros(budget, width),
+            self._zeros(budget, self.children, dtype=torch.float64),
+            self._zeros(budget, self.children, dtype=torch.int32),
+        ]
+        self.root = self._zeros(gru)
+        defines: dict[str, Any] = {
+            **common, "HIDDEN": hidden, "GRU": gru, "EMB": width, "PREFIX": head.prefix_len, "HALF": int(half),
+            "TABLE": (1 if half else 2) if table else 0, "Z_BF16": int(z_dtype == torch.bfloat16),
+            "EMBED_BF16": int(embedding.dtype == torch.bfloat16), "BLOCKS": blocks, "WEIGHTS_SHARED": 0,
+        }  # fmt: skip
+        self._smem = self._shared_bytes("grow.cu", defines)
+        if not half and self._smem + 4 * gru * (24 + columns) < 220 * 1024:
+            defines["WEIGHTS_SHARED"] = 1
+            self._smem = self._shared_bytes("grow.cu", defines)
+        self._blocks = blocks
+        self._z_dtype = z_dtype
+        self._grow = Kernel("grow.cu", "grow", defines)
+        self._root = Kernel("grow.cu", "root_state", defines) if table else None
+
+    # -- per round ------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def read_anchor(self, anchor: Tensor) -> None:
+        """The anchor's GRU state into ``self.root`` (part of the draft stage); ``anchor`` int64 [1]."""
+        if self._root is not None:
+            self._root.launch(-(-self.gru // THREADS), THREADS, anchor, self._inputs, self.root)
+        else:
+            state = self._head.advance(None, F.embedding(anchor, self._embedding))
+            self.root[: self._own].copy_(state[0])
+
+    @torch.inference_mode()
+    def build(self, z: Tensor | None, base_logits: Tensor, anchor: Tensor, position: Tensor) -> Tree:
+        """Launch a build; nothing waits. Conditional: ``read_anchor`` comes first.
+
+        Args:
+            z: [D, h] of ``z_dtype`` (conditional).
+            base_logits: float32 [D, V]; NaN becomes -inf in place.
+            anchor, position: int64 [1] on the device: the anchor's token and position.
+        """
+        self._top.launch(
+            (SPLITS, self.levels), 1024, base_logits, self._lists, self._sums, self._flags, self._counters,
+            len(self._counters), smem=20 * 1024,
+        )  # fmt: skip
+        slices = (self._lists, self._sums, self._flags)
+        knots = self.calibration.shape[1] if self.calibration is not None else 0
+        ending = (self.costs, self.calibration, knots, *self.tree.fields)
+        if self.scorer == "marginal":
+            self._levels.launch(
+                self.levels,
+                THREADS,
+                *slices,
+                base_logits,
+                self._child_score,
+                self._child_token,
+                smem=self._smem,
+            )
+            self._pops.launch(
+                1, THREADS, self._child_score, self._child_token, self._flags, anchor, position, self.limits, *ending,
+                smem=self._smem,
+            )  # fmt: skip
+        else:
+            assert z is not None
+            self._grow.launch(
+                self._blocks, THREADS, *slices, base_logits, z, self.root, anchor, position, self.limits,
+                self._gru_w1, self._w1_z, self._w2, self._inputs, self._embedding, *self._scratch, *ending,
+                smem=self._smem,
+            )  # fmt: skip
+        return self.tree
