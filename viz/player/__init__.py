@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-STYLES = ("player.css",)
+STYLES = ("player.css", "present.css")
 SCRIPTS = (
     "vendor/plotly-basic.min.js",
+    "vendor/qrcode.js",
+    "link.js",
+    "stops.js",
+    "qr.js",
+    "notes.js",
     "text.js",
     "model.js",
     "geometry.js",
@@ -23,6 +28,8 @@ SCRIPTS = (
     "tree.js",
     "panels.js",
     "pane.js",
+    "present.js",
+    "stopslist.js",
     "player.js",
 )
 

@@ -4,13 +4,14 @@
    p.load(served) · p.append({round, layout, tokens}) · p.finish({summary, counterfactuals, header, run_id})
    p.clear(message) · p.setError(message) · p.goto(round) · p.scoring(name) · p.compare(a, b) · p.state() · p.setState(s)
    p.theme(name) · p.play(on) · p.destroy()
+   `hash`: keep the address (true, or the name of the player's tab); `library`: where other runs come from (present.js).
 
    Rounds are counted from 1 outside, from 0 inside. Events: "round", "scoring", "select", "play", "compare", "download". */
 (function (DP) {
   "use strict";
   if (!DP.parts || !DP.parts.Pane || !window.Plotly)
     throw new Error("player.js comes last: load vendor/plotly-basic.min.js and the other player files before it, in the order of viz.player.SCRIPTS.");
-  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH } = DP.parts;
+  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Presenter, StopsList, typing } = DP.parts;
 
   const SPEEDS = [0.5, 1, 2, 4, 8];
   const KEYS = [
@@ -19,6 +20,7 @@
     ["Space", "play or pause"],
     ["s", "next scorer's tree"],
     ["c", "compare with the second run, or leave it"],
+    ["p", "present: full screen, for a talk"],
     ["?", "this help"],
   ];
   const ICONS = {
@@ -41,7 +43,7 @@
   }
 
   class Player {
-    constructor(element, { theme = "auto", onEvent = () => {}, downloads = true, hash = false } = {}) {
+    constructor(element, { theme = "auto", onEvent = () => {}, downloads = true, hash = false, library = {} } = {}) {
       this.onEvent = onEvent;
       this.hash = hash;
       this.panes = [];
@@ -57,6 +59,10 @@
       this.frame = null;
       this.active = null; // pane whose node the panel shows
       this.build(element, downloads);
+      this.presenter = new Presenter(this, { library });
+      this.stopsList = new StopsList(this.presenter);
+      this.helpButton.before(this.stopsList.opener, this.presenter.opener);
+      this.root.append(this.stopsList.root);
       this.theme(theme);
       this.media = matchMedia("(prefers-color-scheme: dark)");
       this.onMedia = () => this.theme(this.themeName);
@@ -105,7 +111,7 @@
       for (const [name, title] of [["round", "By round"], ["position", "By text position"]])
         this.byGroup.append(h("button.segment", { type: "button", "data-by": name, "aria-pressed": String(name === "round"), onclick: () => this.stepBy(name) }, title));
       this.scoringRow = h("div.scoring-row", null, this.byGroup, this.scoringGroup);
-      const help = h("button.icon.help-button", { type: "button", "aria-label": "Keys and help (?)", "data-tip": "Keys (?)", onclick: () => this.help() }, "?");
+      const help = (this.helpButton = h("button.icon.help-button", { type: "button", "aria-label": "Keys and help (?)", "data-tip": "Keys (?)", onclick: () => this.help() }, "?"));
       this.downloads = h(
         "div.downloads",
         { hidden: !downloads },
@@ -186,7 +192,7 @@
 
     /** Show a finished or a starting run. Throws Error (one clear sentence) and changes nothing if it is not a trace. */
     load(served) {
-      const run = new Run(served);
+      const run = served instanceof Run ? served : new Run(served);
       this.leaveCompare();
       this.setError("");
       this.pair = null;
@@ -459,6 +465,7 @@
       this.frame = null;
       if (!this.run) return;
       this.at = Math.min(this.at, this.last());
+      this.presenter.prepare();
       this.panes.forEach((pane) => {
         if (this.comparing && this.by === "position") {
           const position = this.stops[this.at];
@@ -474,6 +481,8 @@
         this.tableHost.hidden = false;
       }
       this.hideTip();
+      this.presenter.update();
+      this.stopsList.moved();
       this.writeHash();
       const { run, k } = this.panes[0];
       if (run.size && (this.told !== run.serial || this.toldRound !== this.at)) {
@@ -564,6 +573,7 @@
         " ": () => this.play(!this.timer),
         s: () => this.nextScoring(),
         c: () => this.toggleCompare(),
+        p: () => this.presenter.enter(),
         "?": () => this.help(),
       }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
       if (!act || (event.key === " " && event.repeat)) return;
@@ -627,15 +637,13 @@
     }
 
     writeHashNow() {
-      if (!this.run) return;
-      const { run, round, scoring, node } = this.state();
-      const parts = new URLSearchParams();
-      for (const [name, given] of Object.entries({ run, with: this.state().with, round, scoring, node })) if (given !== null) parts.set(name, given);
-      const text = `#${parts}`;
-      if (text !== location.hash) history.replaceState(history.state, "", text);
+      if (!this.run || !this.run.id || !this.root.getClientRects().length) return; // a run that still goes has no name yet
+      DP.address.show({ ...this.presenter.view(), tab: this.hash === true ? null : this.hash });
     }
 
     destroy() {
+      this.presenter.destroy();
+      this.stopsList.destroy();
       this.play(false);
       cancelAnimationFrame(this.frame);
       clearTimeout(this.hashTimer);
@@ -647,28 +655,17 @@
     }
   }
 
-  /** Is the visitor writing here? */
-  function typing(element) {
-    const field = element.closest("input,textarea,[contenteditable]");
-    if (!field) return false;
-    if (field.tagName === "INPUT") return !["range", "checkbox", "radio", "button", "submit", "reset", "file", "color", "image"].includes(field.type);
-    return field.tagName === "TEXTAREA" || field.isContentEditable;
-  }
-
   function sameText([a, b]) {
     const n = Math.min(a.pieces.length, b.pieces.length);
     for (let k = 0; k < n; k++) if (a.pieces[k].token !== b.pieces[k].token) return false;
     return true;
   }
 
-  /** What an address hash asks for, in the form of state(); {} if nothing. */
+  /** What an address hash asks for, in the form that setState() takes; {} if nothing. */
   DP.readHash = function (hash = location.hash) {
-    const parts = new URLSearchParams(hash.replace(/^#/, ""));
-    const found = {};
-    for (const name of ["run", "with"]) if (parts.get(name)) found[name] = parts.get(name);
-    if (SCORERS.includes(parts.get("scoring"))) found.scoring = parts.get("scoring");
-    for (const name of ["round", "node"]) if (/^-?\d+$/.test(parts.get(name) || "")) found[name] = Number(parts.get(name));
-    return found;
+    const view = DP.link.decode(hash);
+    if (view.with && view.by !== "position" && view.round) view.at = view.round - 1;
+    return view;
   };
 
   DP.mount = (element, options) => new Player(element, options);
