@@ -111,6 +111,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("assets/traces"), help="folder (default %(default)s)"
     )
     record.add_argument("--only", nargs="*", default=None, help="names of single runs to record again")
+    record.add_argument(
+        "--pops",
+        nargs="+",
+        metavar="NAME:ROUND,…",
+        help="only add the build, pop by pop, to these rounds of recorded runs",
+    )
     add_pair_options(record)
     record.set_defaults(run=cmd_record)
 
@@ -264,6 +270,12 @@ def cmd_export(args: argparse.Namespace) -> None:
 def cmd_record(args: argparse.Namespace) -> None:
     from dominotree.bench.recordings import record_all
 
+    if args.pops:
+        from dominotree.bench.pops import add_pops, wanted_rounds
+
+        wanted = wanted_rounds(args.pops)
+        add_pops(open_pair(args), args.out, wanted, progress)
+        return
     record_all(open_pair(args), args.out, args.only, progress)
 
 

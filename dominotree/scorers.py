@@ -138,9 +138,12 @@ class StaticScorer(PathBlindScorer):
         self.ids = found.ids
         self.rows: list[Tensor] = []  # scores of a level's candidates, as the builder ranks them
         self.over_m: list[Tensor] = []  # the same rows normalised over the M candidates
+        self.corrected: list[Tensor | None] = []  # L + ΔL of the candidates; None where a level has no correction
         for level in range(found.block.levels):
             self.rows.append(conditional.log_probs(state, level))
-            self.over_m.append(conditional.corrected(state, level).log_softmax(-1))
+            corrected = conditional.corrected(state, level)
+            self.over_m.append(corrected.log_softmax(-1))
+            self.corrected.append(corrected if level >= head.prefix_len else None)
             state = conditional.step(state, argmax_low(conditional.whole_row(state, level)))
 
     @torch.inference_mode()

@@ -321,16 +321,19 @@ def _make_round(
         top = [(committed[depth], -0.05 - 0.5 * rng.random()), *zip(others[:4], spread, strict=True)]
         visits.append(tr.Visit(node=node, chosen=committed[depth], top=top))
     pops = []
-    if with_pops and scorer is not None:
-        for popped in [(), *(p for p in trees["verified"] if len(p) < len(drafts.candidates))]:
+    if with_pops and scorer is not None and not chain:
+        last = trees["verified"][-1] if len(trees["verified"]) == budget else None  # fills the budget: not expanded
+        for popped in [(), *(p for p in trees["verified"] if len(p) < len(drafts.candidates) and p != last)]:
             _, delta, _ = drafts.conditional_row(popped)
+            row, level = drafts.row(scorer, popped), drafts.candidates[len(popped)]
             pops.append(
                 tr.Pop(
                     node=where[popped] if popped else -1,
                     token=list(drafts.candidates[len(popped)]),
                     base_logit=list(drafts.base[len(popped)]),
                     delta=list(delta),
-                    score=list(drafts.row(scorer, popped)),
+                    score=list(row),
+                    offered=sorted(range(len(row)), key=lambda k: (-row[k], level[k]))[:children],
                 )
             )
     drafting = scorer is not None

@@ -1,6 +1,7 @@
 """The recorded runs that the page replays (assets/traces): one math, one code, one chat prompt under every method.
 
     dominotree record [--only NAME …]
+    dominotree record --pops $(python -m viz.lessons)       # the build pop by pop of the rounds that lessons show
 
 Each file's header names machine, date, versions and settings; ``ar_tokens_per_second`` is that prompt's own AR run on
 the same machine, in the same mode, just before.
@@ -86,7 +87,7 @@ def record_all(pair: Pair, out: Path, only: list[str] | None, say: Callable[[str
             )
             rates[key] = generate(pair, PROMPTS[one.kind], ar, record=True).summary["tokens_per_second"]
         pair.ar_tokens_per_second = rates[key]
-        run = Run(pair, PROMPTS[one.kind], one.settings, title=one.title, kind=one.kind)
+        run = Run(pair, PROMPTS[one.kind], one.settings, title=one.title, kind=one.kind, pops=False)
         for rnd in run:
             say(f"\r{number + 1}: {one.name}, round {rnd.index}    ")
         path = out / f"{one.name}.json.gz"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import fields
+from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -33,6 +34,7 @@ _NONE = type(None)
 _TYPES: dict[str, set[type]] = {
     "int": {int},
     "bool": {bool},
+    "Float": {float, int, _NONE},
     "list[int]": {int},
     "list[int | None]": {int, _NONE},
     "list[bool]": {bool},
@@ -166,13 +168,33 @@ def _check_round(this: Round, tokens: dict[int, str], rounds_only: bool, where: 
         [v.node for v in this.visits] != [-1, *this.path] or [v.chosen for v in this.visits] != this.committed
     ):
         raise Bad(f"{where}visits are not the anchor and the accepted path with the tokens chosen there")
+    _check_pops(this, tokens, where)
+
+
+def _check_pops(this: Round, tokens: dict[int, str], where: str) -> None:
+    """The build: anchor first, then expanded nodes of the verified tree in pop order, each with its candidates."""
+    before = -2
     for k, pop in enumerate(this.pops):
-        _check_types(pop, f"{where}pops[{k}].")
+        at = f"{where}pops[{k}]"
+        _check_types(pop, f"{at}.")
         if not -1 <= pop.node < len(this.nodes):
-            raise Bad(f"{where}pops[{k}].node is {pop.node}, there are {len(this.nodes)} nodes")
-        if not len(pop.token) == len(pop.base_logit) == len(pop.delta) == len(pop.score):
-            raise Bad(f"{where}pops[{k}] has columns of different lengths")
-        _check_ids(pop.token, tokens, f"{where}pops[{k}]")
+            raise Bad(f"{at}.node is {pop.node}, there are {len(this.nodes)} nodes")
+        order = -1 if pop.node < 0 else this.nodes.order[pop.node]
+        if order is None or order <= before or (k == 0) != (pop.node < 0):
+            raise Bad(f"{at}.node is {pop.node}; pops are the anchor, then verified nodes in pop order")
+        before = order
+        count = len(pop.token)
+        if not count == len(pop.base_logit) == len(pop.delta) == len(pop.score):
+            raise Bad(f"{at} has columns of different lengths")
+        if len(set(pop.token)) != count:
+            raise Bad(f"{at} lists a candidate twice")
+        if len(set(pop.offered)) != len(pop.offered) or not all(0 <= i < count for i in pop.offered):
+            raise Bad(f"{at}.offered are not places in its columns")
+        if pop.place and (len(pop.place) != count or any(a >= b for a, b in pairwise([-1, *pop.place]))):
+            raise Bad(f"{at}.place is not an ascending place for each candidate")
+        if pop.left_out < 0:
+            raise Bad(f"{at}.left_out is {pop.left_out}")
+        _check_ids(pop.token, tokens, at)
 
 
 def check_content(trace: Trace) -> None:

@@ -195,8 +195,8 @@ def _read(cls: type, data: Any, where: str) -> Any:
     values = {}
     for f in fields(cls):
         if f.name not in data:
-            # A column of a table cannot be left out; elsewhere a field with a default may be.
-            if cls in (Nodes, Pop) or f.default is f.default_factory is MISSING:
+            # A column of the nodes cannot be left out; elsewhere a field with a default may be.
+            if cls is Nodes or f.default is f.default_factory is MISSING:
                 raise Bad(f"{where}{f.name} is missing")
             continue
         value = data[f.name]
@@ -206,6 +206,8 @@ def _read(cls: type, data: Any, where: str) -> Any:
             and set(map(type, value)) != {float}
         ):
             value = [_number(x) for x in value]
+        elif f.type == "Float":
+            value = _number(value)
         values[f.name] = value
     return cls(**values)
 

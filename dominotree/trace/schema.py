@@ -83,13 +83,18 @@ class Visit:
 
 @dataclass
 class Pop:
-    """Inside a build: one popped prefix and its scored candidates (recorded only on request)."""
+    """Inside a build: one expanded prefix and its scored candidates (dominotree/pops.py)."""
 
     node: int  # index into Nodes of the popped node, -1 = the anchor
-    token: list[int] = field(default_factory=list)  # top-M candidates of the next level, in base order
-    base_logit: list[float] = field(default_factory=list)
-    delta: list[Float] = field(default_factory=list)
-    score: list[float] = field(default_factory=list)  # log p of each candidate under the method's scorer
+    token: list[int]  # top-M candidates of the next level, in base order: (value, then lower id)
+    base_logit: list[float]
+    delta: list[Float]  # ΔL of the method's own scorer; None where no correction applies
+    score: list[float]  # log p of each candidate under the method's scorer, as the builder ranks
+    offered: list[int] = field(default_factory=list)  # places in these columns of the pushed ones, best first
+    place: list[int] = field(default_factory=list)  # place in base order (0 …); empty: all are listed
+    left_out: int = 0  # candidates that are not listed …
+    left_base: Float = None  # … log of their probability over M by base logits; None if there are none
+    left_score: Float = None  # … log of their probability by score
 
 
 @dataclass
