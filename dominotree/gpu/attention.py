@@ -56,30 +56,29 @@ class Cut:
 
     def room(self, bucket: int) -> int:
         """Rows of K staged in shared memory."""
-        return min(self.stages * self.tile, _up(-(-bucket // self.splits), 16))
+        units = (bucket + 15) // 16
+        return min(self.stages * self.tile, -(-units // self.splits) * 16)
 
     def shared_bytes(self, n: int, per: int, d: int, bucket: int) -> int:
-        rows = self.mt * 16
+        """Dynamic shared memory of the kernel, in the order of its pieces."""
+        rows, share = self.mt * 16, -(-n * per // self.shares)
         staged = (rows + 2 * self.room(bucket)) * (d + 8) * 2 + rows * (self.tile + 8) * 2
-        received = self.splits * -(-rows // self.splits) * ((d + 8) * 4 + 8) if self.cluster else 0
-        nodes, words = (-(-n * per // self.shares) - 1) // per + 2, n // 32 + 2
-        return staged + 2 * self.ks * rows * 4 + received + nodes * words * 4
+        received = -(-share // self.splits) * self.splits * ((d + 8) * 4 + 8) if self.cluster else 0
+        nodes = (share + per - 2) // per + 1
+        return staged + 2 * self.ks * rows * 4 + received + nodes * n + 8
 
     def fits(self, n: int, per: int, d: int, bucket: int) -> bool:
-        chunk = _up(-(-bucket // self.splits), 16)
+        """Whether the kernel takes n rows of ``per`` query heads per key/value head of size d in this cut."""
+        share = -(-n * per // self.shares)
         return (
-            self.shares * self.mt * 16 >= n * per
-            and -(-n * per // self.shares) <= self.mt * 16
+            share <= self.mt * 16
+            and (self.shares - 1) * share < n * per
             and d % (self.ks * 16) == 0
             and self.threads <= 512
-            and self.stages * self.tile >= min(chunk, n + 15)
+            and -(-((n + 30) // 16) // self.splits) <= self.stages * self.ks * self.un
             and self.shared_bytes(n, per, d, bucket) <= SHARED_LIMIT
             and (not self.cluster or self.splits <= MAX_CLUSTER)
         )
-
-
-def _up(x: int, unit: int) -> int:
-    return -(-x // unit) * unit
 
 
 @functools.cache
@@ -124,7 +123,7 @@ class TreeAttention:
             raise ValueError(f"{self.cut} does not fit {rows} rows and a bucket of {bucket}")
         self.shared = self.cut.shared_bytes(rows, self.per, c.head_dim, bucket)
         self.scale = math.log2(math.e) / math.sqrt(c.head_dim)
-        self._attend, self._combine = attention_kernels(self.cut, c.head_dim, self.per, c.qk_norm, self.pdl)
+        self._attend, self._combine = attention_kernels(self.cut, config, rows, self.pdl)
         moves = {"D": c.head_dim, **({"PDL": 1} if self.pdl else {})}
         self._context = Kernel("cache_rows.cu", "context_rows", moves)
         self._commit = Kernel("cache_rows.cu", "commit_rows", moves)
@@ -149,18 +148,20 @@ class TreeAttention:
         committed rows, length, positions and mask are read before this kernel's predecessor has ended.
         """
         c, s = self.config, self.cut
+        if mask is not None and (mask.dtype != torch.bool or mask.data_ptr() % 4 or not mask.is_contiguous()):
+            raise TypeError(
+                f"the tree mask must be boolean, contiguous and start at a multiple of 4 bytes, not {mask.dtype}"
+            )
         grid = (s.splits, c.num_kv_heads, s.shares)
         self._attend.launch(
             grid, s.threads, qkv, q_norm, k_norm, float(c.rms_norm_eps), *self.tables, positions, length, mask,
-            self.rows, self.cache.k[layer], self.cache.v[layer], self.cache.capacity, out, self.scale,
+            self.cache.k[layer], self.cache.v[layer], self.cache.capacity, out, self.scale,
             s.room(self.bucket), self.part, self.stat, next_weight, ctypes.c_longlong(next_bytes),
             smem=self.shared, pdl=self.pdl, cluster=s.splits if s.cluster else 1,
         )  # fmt: skip
         if self._combine is not None:
             blocks = -(-self.rows * c.num_heads // 4)
-            self._combine.launch(
-                blocks, 128, self.part, self.stat, out, self.rows, c.num_kv_heads, s.shares, pdl=self.pdl
-            )
+            self._combine.launch(blocks, 128, self.part, self.stat, out, pdl=self.pdl)
 
     def context_rows(self, kv: Tensor, k_norms: Sequence[Tensor | None], length: Tensor) -> None:
         """kv bf16 [R, layers · 2 · G · d] -> rows length … length + R − 1 of every layer of the cache.
@@ -193,11 +194,17 @@ class TreeAttention:
 
 
 @functools.cache
-def attention_kernels(shape: Cut, d: int, per: int, norm: bool, pdl: bool) -> tuple[Kernel, Kernel | None]:
+def attention_kernels(shape: Cut, config: ModelConfig, rows: int, pdl: bool) -> tuple[Kernel, Kernel | None]:
     """The compiled pair (attention, combination of the splits or None)."""
-    defines = {
-        "D": d, "PER": per, "MT": shape.mt, "KS": shape.ks, "UN": shape.un, "STAGES": shape.stages,
-        "SPLITS": shape.splits, "NORM": int(norm), "CLUSTER": int(shape.cluster), **({"PDL": 1} if pdl else {}),
-    }  # fmt: skip
+    defines = kernel_defines(shape, config, rows, pdl)
     attend = Kernel("attention.cu", "tree_attention", defines)
     return attend, None if shape.cluster else Kernel("attention.cu", "combine_splits", defines)
+
+
+def kernel_defines(shape: Cut, config: ModelConfig, rows: int, pdl: bool) -> dict[str, int | str]:
+    c = config
+    return {
+        "D": c.head_dim, "PER": c.num_heads // c.num_kv_heads, "GROUPS": c.num_kv_heads, "N": rows, "MT": shape.mt,
+        "KS": shape.ks, "UN": shape.un, "STAGES": shape.stages, "SPLITS": shape.splits, "SHARES": shape.shares,
+        "NORM": int(c.qk_norm), "CLUSTER": int(shape.cluster), **({"PDL": 1} if pdl else {}),
+    }  # fmt: skip

@@ -8,6 +8,10 @@ __device__ __forceinline__ unsigned shared_address(const void* p) { return (unsi
 __device__ __forceinline__ void copy_16(unsigned to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+// The same for 4 bytes.
+__device__ __forceinline__ void copy_4(unsigned to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
 __device__ __forceinline__ void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING>
 __device__ __forceinline__ void wait_for_copies() {  // all but the newest PENDING groups are there
@@ -42,6 +46,18 @@ __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
 }
 __device__ __forceinline__ float low_half(unsigned pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high_half(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+// Products of two pairs of bf16, each rounded once.
+__device__ __forceinline__ unsigned multiply_pairs(unsigned a, unsigned b) {
+  __nv_bfloat162 product = __hmul2(*reinterpret_cast<__nv_bfloat162*>(&a), *reinterpret_cast<__nv_bfloat162*>(&b));
+  return *reinterpret_cast<unsigned*>(&product);
+}
+// 2^x to about 2 ulp; 2^(-infinity) = 0.
+__device__ __forceinline__ float power_of_2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 // Clusters (sm_90): CTAs that run at the same time and may write to each other's shared memory.
 #if __CUDA_ARCH__ >= 900
