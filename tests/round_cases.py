@@ -57,10 +57,10 @@ def own_flags(rnd) -> list[str]:
     return [f for f in rnd.flags if f != "host-built"]
 
 
-def check_method(pair: Pair, engine: str, method: str, temperature: float) -> None:
+def check_method(pair: Pair, engine: str, method: str, temperature: float, builder: str = "auto") -> None:
     for prompt, seed in ((PROMPT, 0), ([11, 12], 7)):
         s = {"temperature": temperature, "seed": seed, "prompt": prompt}
-        got, expected = decode(pair, engine, method, **s), decode(pair, "eager", method, **s)
+        got, expected = decode(pair, engine, method, builder=builder, **s), decode(pair, "eager", method, **s)
         assert facts(got) == facts(expected)
         assert got.output == decode(pair, "eager", "ar", **s).output
         assert got.trace.header["settings"]["graph"] == ("yes" if engine == "graph" else "no")

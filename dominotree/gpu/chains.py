@@ -30,21 +30,28 @@ class ChainBuilder:
     def build(self, z: Tensor, base_logits: Tensor, root: Tensor | None) -> None:
         """z [D, h], base_logits float32 [D, V], root GRU state [1, g] -> tokens and scores of the chain."""
         head, state, tree = self.head, root, self.tree
-        parts = head.level_part(z) if head is not None else None
+        if head is None:  # nothing depends on the path: all levels at once
+            token = argmax_rows(base_logits)
+            step = base_logits.gather(-1, token[:, None])[:, 0] - base_logits.logsumexp(-1)
+            tree.token.copy_(token)
+            tree.score.copy_(step.double().cumsum(0))
+            return
+        assert state is not None
+        parts = head.level_part(z)
         score = torch.zeros(1, dtype=torch.float64, device=base_logits.device)
         for level in range(self.levels):
             row = base_logits[level]
-            if head is not None and parts is not None and state is not None and level >= head.prefix_len:
+            if level >= head.prefix_len:
                 row = row + head.delta(parts[level], state, head.output_rows())[0]
-            token = argmax_low(row)
+            token = argmax_rows(row[None])
             score = score + (row.index_select(0, token) - row.logsumexp(-1)).double()
             tree.token[level : level + 1].copy_(token)
             tree.score[level : level + 1].copy_(score)
-            if head is not None and level + 1 < self.levels:
+            if level + 1 < self.levels:
                 state = head.advance(state, F.embedding(token, self.embedding))
 
 
-def argmax_low(row: Tensor) -> Tensor:
-    """Index int64 [1] of the largest entry of a vector, the lowest among equals (fault N02)."""
-    ids = torch.arange(len(row), device=row.device)
-    return torch.where(row == row.amax(), ids, len(row) - 1).amin(0, keepdim=True)
+def argmax_rows(rows: Tensor) -> Tensor:
+    """Index int64 [n] of the largest entry of each row [n, V], the lowest among equals (fault N02)."""
+    ids = torch.arange(rows.shape[-1], device=rows.device)
+    return torch.where(rows == rows.amax(-1, keepdim=True), ids, rows.shape[-1] - 1).amin(-1)

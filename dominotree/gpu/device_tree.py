@@ -6,6 +6,8 @@ attend to themselves and to the prefix, and can never be accepted.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -32,9 +34,20 @@ class DeviceTree:
         self.positions = torch.zeros(rows, dtype=torch.long, device=device)
         self.mask = torch.eye(rows, dtype=torch.bool, device=device)
         self._index = torch.arange(size, device=device)
+        self._followed = False
+
+    def follow(self, built: Any) -> None:
+        """Take the arrays of a device builder's tree (``gpu/fused.py``) for these: it fills them all by itself."""
+        self.token, self.parent, self.depth = built.token, built.parent, built.depth
+        self.score, self.nodes = built.score, built.count
+        self.ids, self.positions, self.mask = built.ids, built.positions, built.mask
+        self._followed = True
 
     def assemble(self, anchor: Tensor, length: Tensor) -> None:
         """ids, row_depth and positions from token and depth; positions are anchor position + depth (fault E09)."""
+        if self._followed:
+            self.row_depth[1:].copy_(self.depth)
+            return
         real = self._index < self.nodes
         self.ids[:1].copy_(anchor)
         self.ids[1:].copy_(torch.where(real, self.token, anchor))

@@ -92,9 +92,33 @@ def _builder(settings: Settings, target: Target, drafter: Drafter | None) -> str
 
 def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | None) -> str | None:
     """Why the fused builder cannot build this run's trees, or None."""
-    if target.device.type != "cuda":
+    if drafter is None or target.device.type != "cuda":
         return "it needs a CUDA device"
-    return "it is not part of this version"
+    if settings.spec.adaptive:
+        return "cost-aware methods decide on the host how many nodes are verified"
+    from dominotree.gpu.fused import why_not
+
+    return no_compiler() or why_not(
+        settings.spec.scorer or "", hidden=target.config.hidden_size, vocab=target.vocab_size, budget=settings.budget,
+        children=settings.children_per_node, top_m=settings.top_m, full_row=settings.full_row,
+    )  # fmt: skip
+
+
+def precision(dtype: torch.dtype) -> str:
+    """The fused builder's arithmetic for weights of a dtype: float32 where they are float32, else half products."""
+    return "float32" if dtype == torch.float32 else "half"
+
+
+def no_compiler() -> str | None:
+    """Why own kernels cannot be compiled here, or None."""
+    from dominotree.gpu.nvrtc import KernelError, bindings, include_folders
+
+    try:
+        bindings()
+        include_folders()
+    except KernelError as error:
+        return str(error)
+    return None
 
 
 def _forward(settings: Settings, target: Target, drafter: Drafter | None) -> str:
@@ -111,6 +135,17 @@ def kernels_unsupported(settings: Settings, target: Target, drafter: Drafter | N
     """Why the bf16 kernels cannot run this pair, or None."""
     if target.device.type != "cuda":
         return "it needs a CUDA device"
-    if target.dtype != torch.bfloat16:
-        return f"the kernels compute in bfloat16, not {str(target.dtype).removeprefix('torch.')}"
-    return "it is not part of this version"
+    from dominotree.gpu.forward import unsupported
+
+    c, rows = target.config, largest_tree(settings, drafter)
+    reason = no_compiler() or unsupported(c, target.dtype, rows, target.device)
+    if reason or drafter is None:
+        return reason
+    return unsupported(drafter.config.model, drafter.fc.dtype, drafter.config.block_size, target.device)
+
+
+def largest_tree(settings: Settings, drafter: Drafter | None) -> int:
+    """Rows of the largest verify, anchor included."""
+    if drafter is None:
+        return 1
+    return 1 + (drafter.levels if settings.spec.kind == "chain" else settings.budget)

@@ -25,6 +25,7 @@ from dominotree.gpu.chains import ChainBuilder
 from dominotree.gpu.choice import choose_rows, force_path, walk_rows
 from dominotree.gpu.device_tree import DeviceTree
 from dominotree.gpu.pieces import CapturedPiece, Piece, Step, elapsed
+from dominotree.gpu.plan import precision as plan_precision
 from dominotree.gpu.round_record import HEAD, RoundRecord, pack, unpack
 from dominotree.gpu.static_forward import Forward, StaticForward
 from dominotree.model import KVCache
@@ -34,7 +35,9 @@ from dominotree.tree import DraftTree, Walk
 
 if TYPE_CHECKING:
     from dominotree.checkpoints import Pair
+    from dominotree.correction import CorrectionHead
     from dominotree.decode import Run
+    from dominotree.gpu.fused import FusedBuilder
 
 #: Rows of the smallest cache bucket; each next one is twice as large.
 SMALLEST_BUCKET = 256
@@ -108,7 +111,11 @@ class Engine:
         return self.programs[key]
 
     def forward(self, which: str, drafter: Drafter | None, rows: int) -> Forward:
-        assert which == "static", which
+        """The forward that a plan names, with verify buffers for ``rows``."""
+        if which == "kernels":
+            from dominotree.gpu.forward import KernelForward
+
+            return KernelForward(self.target, drafter, rows)
         return StaticForward(self.target, drafter, rows)
 
 
@@ -174,13 +181,19 @@ class Draft(Program):
         engine = self.engine
 
         def draft() -> None:
-            self.z, self.base_logits = self.forward.draft(engine.anchor, engine.length, self.context, bucket)
-            self.repaired.copy_(repair(self.base_logits))
+            _, base_logits = self.drafted(bucket)
+            self.repaired.copy_(repair(base_logits))
             if self.head is not None and self.root is not None:
                 embedding = F.embedding(engine.anchor, engine.target.embedding)
                 self.root.copy_(self.head.advance(None, embedding))
 
         return [("draft", draft)]
+
+    def drafted(self, bucket: int) -> tuple[Tensor, Tensor]:
+        """Launch the backbone and the LM head alone: z [D, h], base logits float32 [D, V]."""
+        engine = self.engine
+        self.z, self.base_logits = self.forward.draft(engine.anchor, engine.length, self.context, bucket)
+        return self.z, self.base_logits
 
     def block(self, anchor: int) -> DraftBlock:
         """What was drafted, in the buffers themselves: to be used before the next draft."""
@@ -247,11 +260,13 @@ class Verify(Program):
 class Whole(Program):
     """A whole round as one piece: a draft, a builder on the device, a verify."""
 
-    def __init__(
-        self, draft: Draft, verify: Verify, build: Callable[[Tensor, Tensor, Tensor | None], None]
-    ) -> None:
+    def __init__(self, draft: Draft, verify: Verify) -> None:
         super().__init__(verify.engine)
-        self.draft, self.verify, self.build = draft, verify, build
+        self.draft, self.verify = draft, verify
+
+    def build(self, z: Tensor, base_logits: Tensor, root: Tensor | None) -> None:
+        """Fill ``verify.tree`` from what was drafted."""
+        raise NotImplementedError
 
     def record_size(self) -> int:
         return self.verify.record_size()
@@ -265,6 +280,41 @@ class Whole(Program):
             assemble[1]()
 
         return [*draft.steps(bucket, landing), ("build", build), *rest]
+
+
+class ChainRound(Whole):
+    """The whole round of a chain method; ``head`` None: base logits only."""
+
+    def __init__(self, draft: Draft, verify: Verify, head: CorrectionHead | None) -> None:
+        super().__init__(draft, verify)
+        table = verify.engine.target.embedding
+        self.build = ChainBuilder(verify.tree, draft.drafter.levels, head, table).build  # type: ignore[method-assign]
+
+
+class FusedRound(Whole):
+    """The whole round of a tree method under the fused builder, which also mends NaN and keeps the root's state."""
+
+    def __init__(self, draft: Draft, verify: Verify, builder: FusedBuilder) -> None:
+        super().__init__(draft, verify)
+        self.builder = builder
+        verify.tree.follow(builder.tree)
+        verify.repaired = builder.tree.nan
+
+    def steps(self, bucket: int, landing: Tensor) -> list[Step]:
+        engine, builder, conditional = self.engine, self.builder, self.draft.head is not None
+
+        def draft() -> None:
+            self.draft.drafted(bucket)
+            if conditional:
+                builder.read_anchor(engine.anchor)
+
+        def build() -> None:
+            assert self.draft.base_logits is not None
+            z = self.draft.z if conditional else None
+            builder.build(z, self.draft.base_logits, engine.anchor, engine.length)
+            self.verify.tree.assemble(engine.anchor, engine.length)
+
+        return [("draft", draft), ("build", build), *self.verify.steps(bucket, landing)[1:]]
 
 
 def repair(base_logits: Tensor) -> Tensor:
@@ -314,7 +364,9 @@ class StaticRun:
         drafter = run.drafter
         self.rows = run._largest_tree()
         block = drafter.config.block_size if drafter else 0
-        self.reach = max(self.rows, block, (drafter.levels if drafter else 0) + 1)  # rows behind the length in a round
+        self.reach = max(
+            self.rows, block, (drafter.levels if drafter else 0) + 1
+        )  # rows behind the length in a round
         self.cache = engine.reserve(run.cache_rows + spare + 3 * self.reach)
         self.context = engine.context(drafter) if drafter else None
         self.ahead = ahead and engine.capture and not run.record
@@ -474,16 +526,23 @@ class StaticRun:
     def _whole(self, draft: Draft) -> Whole:
         """The round of a method whose builder runs on the device."""
         run, s, engine = self.run, self.run.settings, self.engine
-        owner = (run.method.kind, run.method.scorer)
+        owner: tuple[Any, ...] = (run.method.kind, run.method.scorer)
         if run.method.kind == "tree":
             owner += (s.budget, s.top_m, s.children_per_node, s.full_row)
         verify = self._verify(draft, owner=owner)
 
         def make() -> Whole:
-            assert run.method.kind == "chain"
-            head = draft.drafter.head if run.method.scorer == "conditional" else None
-            chain = ChainBuilder(verify.tree, draft.drafter.levels, head, engine.target.embedding)
-            return Whole(draft, verify, chain.build)
+            drafter, head = draft.drafter, draft.drafter.head if run.method.scorer == "conditional" else None
+            if run.method.kind == "chain":
+                return ChainRound(draft, verify, head)
+            from dominotree.gpu.fused import FusedBuilder
+
+            builder = FusedBuilder(
+                scorer=run.method.scorer or "", levels=drafter.levels, vocab=engine.target.vocab_size, budget=s.budget,
+                children=s.children_per_node, top_m=s.top_m, head=head, embedding=engine.target.embedding,
+                precision=plan_precision(engine.target.dtype), z_dtype=drafter.fc.dtype, device=engine.device,
+            )  # fmt: skip
+            return FusedRound(draft, verify, builder)
 
         made = engine.program(("whole", id(verify), id(draft)), make)
         assert isinstance(made, Whole)

@@ -37,6 +37,12 @@ def test_tokens_and_rounds_are_the_eager_ones(method: str, temperature: float) -
     check_method(shared(), "graph", method, temperature)
 
 
+@pytest.mark.parametrize("method", ["ddtree", "static", "dominotree"])
+def test_the_reference_builder_between_two_graphs(method: str) -> None:
+    check_method(shared(), "graph", method, 0.0, builder="reference")
+    check_method(shared(), "graph", method, 1.0, builder="reference")
+
+
 @pytest.mark.parametrize("budget", [1, 2, 15, 16, 17, 63, 64])
 def test_N12_every_budget_runs_in_a_graph(budget: int) -> None:
     got = decode(shared(), "graph", budget=budget)
