@@ -1,8 +1,9 @@
 """The fused builder: a whole draft tree made on the GPU, no host in the loop.
 
-Three launches: ``topm.cu`` (top-M of every level, log-sum-exp), then ``grow.cu`` (conditional scorer: waves over the
-tree's depth in one resident grid) or ``pathblind.cu`` (marginal scorer and DFlash chain: a frontier popped by one
-warp). Everything lies at fixed addresses, so the launches may be captured in a CUDA graph.
+``topm.cu`` finds the top-M of every level and the log-sum-exp. Then, under the conditional scorer, ``grow.cu`` makes the
+tree in waves over its depth, in one resident grid. Under the path-blind scorers the children of every level are known
+beforehand (``marginal_levels``, or ``chain`` for the static scorer and Domino's chain), and ``pathblind.cu`` pops a
+frontier with one warp. Everything lies at fixed addresses, so the launches may be captured in a CUDA graph.
 
 Two precisions. ``"float32"``: the reference's arithmetic; the reference's tree, except where two scores differ by less
 than float32's rounding. ``"half"``: products of float16 weights and states with float32 sums (a bfloat16 weight above
@@ -35,15 +36,15 @@ def why_not(
     """None where the fused builder can make such trees, else the reason in one sentence."""
     if full_row:
         return "the fused builder normalises over the top-M candidates only; whole-row scores need another builder"
-    if scorer == "marginal":
-        if budget >= LARGEST_LIST or min(children, vocab) > LARGEST_LIST:
-            return f"the fused builder makes marginal trees of up to {LARGEST_LIST - 1} nodes"
-        return None
-    if scorer != "conditional":
+    if scorer not in ("marginal", "static", "conditional"):
         return f"the fused builder has no {scorer} scorer"
+    if scorer != "conditional" and budget >= LARGEST_LIST:
+        return f"the fused builder makes {scorer} trees of up to {LARGEST_LIST - 1} nodes, not {budget}"
+    if scorer == "marginal":
+        return None if min(children, vocab) <= LARGEST_LIST else f"at most {LARGEST_LIST} children a node"
     if top_m is None or top_m > LARGEST_TOP_M:
         return f"the fused builder takes up to {LARGEST_TOP_M} candidates a level, not {top_m or 'the whole vocabulary'}"
-    if budget > LARGEST_BUDGET:
+    if scorer == "conditional" and budget > LARGEST_BUDGET:
         return f"the fused builder makes conditional trees of up to {LARGEST_BUDGET} nodes, not {budget}"
     if hidden % 4:
         return f"the fused builder wants a hidden size that is a multiple of 4, not {hidden}"
@@ -93,9 +94,11 @@ class FusedBuilder:
     """Builds trees of one setting. Make one per (pair, settings) and keep it.
 
     Args:
-        scorer: "conditional" or "marginal". A DFlash chain is the marginal scorer with one child and ``levels`` nodes.
-        levels, budget, children, top_m: as the reference builder takes them; ``top_m`` for the conditional scorer.
-        head, embedding: the correction head and the target's table [V, h] (conditional).
+        scorer: "conditional", "static" or "marginal".
+        kind: "tree", or "chain": DFlash's (marginal) or Domino's (conditional), one node a level.
+        levels, budget, children, top_m: as the reference builder takes them; ``top_m`` for the corrected scorers.
+            A chain has ``levels`` nodes whatever the budget.
+        head, embedding: the correction head and the target's table [V, h] (corrected scorers).
         precision: "half" or "float32".
         table: keep W_ih·emb for the whole vocabulary; None: for "half" only.
         adaptive: stop by ``self.costs`` (builders/adaptive.py); else every tree is filled to the budget.
@@ -106,28 +109,31 @@ class FusedBuilder:
 
     name = "fused"
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __init__(
         self, *, scorer: str, levels: int, vocab: int, budget: int, children: int, top_m: int | None = 64,
-        head: CorrectionHead | None = None, embedding: Tensor | None = None, precision: str = "half",
-        table: bool | None = None, adaptive: bool = False, z_dtype: torch.dtype = torch.bfloat16,
-        device: torch.device | str = "cuda",
+        kind: str = "tree", head: CorrectionHead | None = None, embedding: Tensor | None = None,
+        precision: str = "half", table: bool | None = None, adaptive: bool = False,
+        z_dtype: torch.dtype = torch.bfloat16, device: torch.device | str = "cuda",
     ) -> None:  # fmt: skip
+        if kind == "chain":
+            budget, children, top_m = levels, 1, 1
         hidden = embedding.shape[1] if embedding is not None else 4
         top_m = vocab if top_m is None else min(top_m, vocab)
-        children = min(children, top_m if scorer == "conditional" else vocab)
+        children = min(children, vocab if scorer == "marginal" else top_m)
         reason = why_not(scorer, hidden=hidden, vocab=vocab, budget=budget, children=children, top_m=top_m)
         if reason:
             raise SettingsError(reason + ".")
-        self.scorer, self.levels, self.budget, self.children = scorer, levels, budget, children
-        self.precision = precision
+        self.scorer, self.kind, self.precision = scorer, kind, precision
+        self.levels, self.budget, self.children = levels, budget, children
         self.device = torch.device(device)
-        m = top_m if scorer == "conditional" else children
+        m = children if scorer == "marginal" else top_m
         self.tree = Tree(budget, self.device)
         self.limits = self._zeros(2, dtype=torch.int32)
         self.limits.copy_(torch.tensor([levels, budget], dtype=torch.int32))
         #: C_draft and then C_verify of 0 … budget nodes, ms; filled by the caller before a build
         self.costs = self._zeros(budget + 2, dtype=torch.float64) if adaptive else None
+        #: knots of a calibration: float64 [2, k], log-probabilities and what they become
         self.calibration: Tensor | None = None
         self._lists = self._zeros(levels, SPLITS, m, dtype=torch.int64)
         self._sums = self._zeros(levels, SPLITS, 2)
@@ -142,16 +148,19 @@ class FusedBuilder:
             "SPLITS": SPLITS,
         }
         self._top = Kernel("topm.cu", "top_rows", {"VOCAB": vocab, "M": m, "SPLITS": SPLITS})
-        if scorer == "marginal":
-            self._child_score = self._zeros(levels, children)
-            self._child_token = self._zeros(levels, children, dtype=torch.int32)
+        self._pathblind = scorer != "conditional" or kind == "chain"
+        if self._pathblind:
+            self._list_score = self._zeros(levels, children)
+            self._list_token = self._zeros(levels, children, dtype=torch.int32)
             self._levels = Kernel("pathblind.cu", "marginal_levels", common)
             self._pops = Kernel("pathblind.cu", "pop_levels", common)
-            self._smem = self._shared_bytes("pathblind.cu", common)
-            return
-        assert head is not None and embedding is not None
-        self._head, self._embedding = head, embedding
-        self._prepare(head, embedding, precision, table, z_dtype, common)
+            self._pops_smem = self._shared_bytes("pathblind.cu", common)
+        if scorer != "marginal":
+            assert head is not None and embedding is not None
+            self._head, self._embedding = head, embedding
+            if self._pathblind:
+                common = {**common, "BUDGET": levels, "CHAIN": 1}
+            self._prepare(head, embedding, precision, table, z_dtype, common)
 
     def _zeros(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(shape, dtype=dtype, device=self.device)
@@ -231,7 +240,7 @@ class FusedBuilder:
             self._zeros(budget, gru, dtype=torch.float16 if half else torch.float32),
             self._zeros(budget, width),
             self._zeros(budget, self.children, dtype=torch.float64),
-            self._zeros(budget, self.children, dtype=torch.int32),
+            self._list_token if self._pathblind else self._zeros(budget, self.children, dtype=torch.int32),
         ]
         self.root = self._zeros(gru)
         defines: dict[str, Any] = {
@@ -245,7 +254,10 @@ class FusedBuilder:
             self._smem = self._shared_bytes("grow.cu", defines)
         self._blocks = blocks
         self._z_dtype = z_dtype
-        self._grow = Kernel("grow.cu", "grow", defines)
+        self._grow = Kernel("grow.cu", "chain" if self._pathblind else "grow", defines)
+        if self._pathblind:
+            self._best = self._zeros(levels, dtype=torch.int64)
+            self._parts = self._zeros(levels, blocks, 2)
         self._root = Kernel("grow.cu", "root_state", defines) if table else None
 
     # -- per round ------------------------------------------------------------------------------------------
@@ -272,28 +284,35 @@ class FusedBuilder:
             (SPLITS, self.levels), 1024, base_logits, self._lists, self._sums, self._flags, self._counters,
             len(self._counters), smem=20 * 1024,
         )  # fmt: skip
-        slices = (self._lists, self._sums, self._flags)
+        slices = (self._lists, self._sums, self._flags, base_logits)
         knots = self.calibration.shape[1] if self.calibration is not None else 0
+        where = (anchor, position, self.limits)
         ending = (self.costs, self.calibration, knots, *self.tree.fields)
         if self.scorer == "marginal":
             self._levels.launch(
-                self.levels,
-                THREADS,
-                *slices,
-                base_logits,
-                self._child_score,
-                self._child_token,
-                smem=self._smem,
+                self.levels, THREADS, *slices, self._list_score, self._list_token, smem=self._pops_smem
             )
-            self._pops.launch(
-                1, THREADS, self._child_score, self._child_token, self._flags, anchor, position, self.limits, *ending,
-                smem=self._smem,
-            )  # fmt: skip
         else:
             assert z is not None
-            self._grow.launch(
-                self._blocks, THREADS, *slices, base_logits, z, self.root, anchor, position, self.limits,
-                self._gru_w1, self._w1_z, self._w2, self._inputs, self._embedding, *self._scratch, *ending,
-                smem=self._smem,
-            )  # fmt: skip
+            weights = (self._gru_w1, self._w1_z, self._w2, self._inputs, self._embedding, *self._scratch)
+            if self._pathblind:
+                self._grow.launch(
+                    self._blocks, THREADS, *slices, z, self.root, *weights, self._best, self._parts,
+                    self._list_score, int(self.kind == "chain"), smem=self._smem,
+                )  # fmt: skip
+            else:
+                self._grow.launch(
+                    self._blocks, THREADS, *slices, z, self.root, *where, *weights, *ending, smem=self._smem
+                )
+        if self._pathblind:
+            self._pops.launch(
+                1,
+                THREADS,
+                self._list_score,
+                self._list_token,
+                self._flags,
+                *where,
+                *ending,
+                smem=self._pops_smem,
+            )
         return self.tree

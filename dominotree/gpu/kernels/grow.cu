@@ -15,7 +15,7 @@
 //
 // Defines: LEVELS, VOCAB, HIDDEN, GRU (multiple of 32), EMB (multiple of 8), PREFIX, M (<= 256), CHILDREN, BUDGET (<= 256),
 // SPLITS, HALF (1: float16 products, float32 sums; 0: float32), TABLE (0: W_ih·emb by product; 1: float16 table;
-// 2: float32 table), Z_BF16, EMBED_BF16 (0: float32), BLOCKS = GRU / 8.
+// 2: float32 table), Z_BF16, EMBED_BF16 (0: float32), BLOCKS = GRU / 8; CHAIN for the greedy chain's entry.
 #include "candidates.cuh"
 #include "finish.cuh"
 
@@ -74,6 +74,7 @@ struct Shared {
     int row_id[M];
     float row_base[M];
     int scratch[32];
+    float warp_most[WARPS], warp_total[WARPS];
     int found, kept;
     union __align__(16) {
         float reduce[WARPS][16][TILES * 8 + 1];
@@ -585,6 +586,150 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
     for (int i = 0; i < LEVELS * SPLITS; i++) nan |= slices.flags[i] & 1;
     write_tree(out, BUDGET, kept, tree.token, tree.parent, tree.depth, tree.score, *anchor, *position, nan);
 }
+
+// ---- the greedy corrected chain -----------------------------------------------------------------------------------------
+
+#ifdef CHAIN
+#define PER (HALF ? 8 : 4)                        // numbers in 16 bytes of W2
+#define CHUNKS ((EMB / PER + 7) / 8)              // 16-byte pieces of a row for each of eight lanes
+
+// Best token and log-sum-exp parts of L + ΔL over this block's share of the vocabulary; eight lanes a row of W2.
+// Bound: one read of W2 (78 MB at 151936 x 256 in float16).
+__device__ void whole_row(Shared& s, const Weights& w, const Scratch& g, int level, const float* line, u64* best,
+                          float2* part) {
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, q = lane % 8;
+    float a[CHUNKS][PER] = {};
+    if (level >= PREFIX)
+#pragma unroll
+        for (int i = 0; i < CHUNKS; i++)
+            if ((q + 8 * i) * PER < EMB)
+#pragma unroll
+                for (int k = 0; k < PER; k++) {
+                    float u = __ldcg(g.u + level * EMB + (q + 8 * i) * PER + k);
+                    a[i][k] = u * sigmoid(u);
+                }
+    u64 top = 0;
+    float most = NEG_INF, total = 0;
+#pragma unroll 4
+    for (int first = (blockIdx.x * WARPS + warp) * 4; first < VOCAB; first += BLOCKS * WARPS * 4) {
+        const int id = first + lane / 8;
+        float sum = 0;
+        if (level >= PREFIX && id < VOCAB)
+#pragma unroll
+            for (int i = 0; i < CHUNKS; i++)
+                if ((q + 8 * i) * PER < EMB) {
+#if HALF
+                    uint4 v = __ldg((const uint4*)w.w2 + (u64)id * (EMB / 8) + q + 8 * i);
+                    sum += half_to_float(v.x & 0xffff) * a[i][0] + half_to_float(v.x >> 16) * a[i][1];
+                    sum += half_to_float(v.y & 0xffff) * a[i][2] + half_to_float(v.y >> 16) * a[i][3];
+                    sum += half_to_float(v.z & 0xffff) * a[i][4] + half_to_float(v.z >> 16) * a[i][5];
+                    sum += half_to_float(v.w & 0xffff) * a[i][6] + half_to_float(v.w >> 16) * a[i][7];
+#else
+                    float4 v = __ldg((const float4*)w.w2 + (u64)id * (EMB / 4) + q + 8 * i);
+                    sum += v.x * a[i][0] + v.y * a[i][1] + v.z * a[i][2] + v.w * a[i][3];
+#endif
+                }
+        for (int step = 1; step < 8; step <<= 1) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+        if (q == 0 && id < VOCAB) {
+            const float x = __ldcg(line + id) + sum;
+            const u64 entry = composite(x, id);
+            top = entry > top ? entry : top;
+            if (x > most) total = total * expf(most - x) + 1, most = x;
+            else if (x > NEG_INF) total += expf(x - most);
+        }
+    }
+    if (top) atomicMax(best, top);
+    const float warp_most = warp_max(most);
+    total = warp_sum(most > NEG_INF ? total * expf(most - warp_most) : 0.0f);
+    if (lane == 0) s.warp_most[warp] = warp_most, s.warp_total[warp] = total;
+    __syncthreads();
+    if (tid == 0) {
+        float block_most = NEG_INF, sum = 0;
+        for (int i = 0; i < WARPS; i++) block_most = fmaxf(block_most, s.warp_most[i]);
+        for (int i = 0; i < WARPS; i++)
+            if (s.warp_most[i] > NEG_INF) sum += s.warp_total[i] * expf(s.warp_most[i] - block_most);
+        part[blockIdx.x] = make_float2(block_most, sum);
+    }
+}
+
+// The chain whose token at each level is the best of the whole vocabulary, as children of the levels for pop_levels():
+// `only` 1: Domino's chain, one child a level, scored over the whole row; 0: the static scorer, the candidates of each
+// level corrected for the chain's state. best u64 [LEVELS]; parts float2 [LEVELS, BLOCKS].
+extern "C" __global__ void __launch_bounds__(THREADS)
+chain(const u64* lists, const float2* sums, const int* flags, float* logits, const void* z, const float* root,
+      const void* gru_w1, const float* w1_z, const void* w2, const void* input_weights, const void* embedding,
+      u32* barrier, int* ids, float* base, float* logz, void* state, float* u, double* child_score, int* child_token,
+      u64* best, float2* parts, float* list_score, int only) {
+    const Slices slices = {lists, sums, flags};
+    const Weights w = {gru_w1, w1_z, w2, input_weights, embedding};
+    const Scratch g = {barrier, ids, base, logz, state, u, child_score, child_token};
+    Shared& s = *(Shared*)dynamic_shared();
+    const int tid = threadIdx.x;
+    u32 round = 0;
+#if HALF
+    Fragments f;
+    load_fragments(f, w);
+#else
+    const float* f = (const float*)w.gru_w1 + (u64)blockIdx.x * ROWS * GRU;
+#endif
+    if (blockIdx.x == 0 && tid < LEVELS) best[tid] = 0;
+    for (int row = blockIdx.x; row < LEVELS; row += BLOCKS) {
+        float value = merge_row(slices, row, VOCAB, M, SPLITS, logits + (u64)row * VOCAB, s.merge, ids + row * M,
+                                base + row * M);
+        if (tid == 0) logz[row] = value;
+    }
+    if (tid < 8) {
+        s.new_state[0][tid] = root[blockIdx.x * 8 + tid];
+        publish(g, 0, tid, s.new_state[0][tid]);
+    }
+    if (tid == 0) s.node[0] = 0, s.parent_slot[0] = 0;
+    level_parts(s, w, z);
+    grid_barrier(barrier, BLOCKS, ++round);
+    for (int level = 0; level < LEVELS; level++) {
+        Scratch own = g;
+        own.u = u + level * EMB;
+        product(s, f, own, level, 1);
+        if (level >= PREFIX) grid_barrier(barrier, BLOCKS, ++round);
+        if (only || level + 1 < LEVELS) {
+            whole_row(s, w, g, level, logits + (u64)level * VOCAB, best + level, parts + level * BLOCKS);
+            grid_barrier(barrier, BLOCKS, ++round);
+        }
+        if (level + 1 == LEVELS) break;
+        if (tid == 0) s.list[0].token[0] = id_of(__ldcg(best + level));
+        if (tid < 8) s.old_state[0][tid] = s.new_state[0][tid];
+        __syncthreads();
+#if !TABLE
+        inputs(s, s.list[0], w, 1);
+#endif
+        gates(s, s.list[0], w, g, 1);
+        grid_barrier(barrier, BLOCKS, ++round);
+    }
+    if (blockIdx.x >= LEVELS) return;
+    for (int level = blockIdx.x; level < LEVELS; level += BLOCKS) {
+        if (only) {
+            float most = NEG_INF, sum = 0;
+            for (int i = 0; i < BLOCKS; i++) most = fmaxf(most, __ldcg(&parts[level * BLOCKS + i].x));
+            for (int i = 0; i < BLOCKS; i++) {
+                float2 part = __ldcg(parts + level * BLOCKS + i);
+                if (part.x > NEG_INF) sum += part.y * expf(part.x - most);
+            }
+            if (tid == 0) {
+                const u64 entry = __ldcg(best + level);
+                list_score[level] = unordered((u32)(entry >> 32)) - (most + logf(sum));
+                child_token[level] = id_of(entry);
+            }
+            continue;
+        }
+        __syncthreads();
+        stage_w2(s, w, g, level), load_level(s, g, level);
+        wait_copies();
+        children(s, w, g, level, level, 0.0);
+        __syncthreads();
+        for (int i = tid; i < CHILDREN; i += THREADS)
+            list_score[level * CHILDREN + i] = (float)child_score[level * CHILDREN + i];
+    }
+}
+#endif
 
 // Bytes of dynamic shared memory that grow() wants.
 extern "C" __global__ void shared_bytes(int* out) { *out = sizeof(Shared); }
