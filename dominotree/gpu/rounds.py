@@ -532,7 +532,7 @@ class StaticRun:
         verify = self._verify(draft, owner=owner)
 
         def make() -> Whole:
-            drafter, head = draft.drafter, draft.drafter.head if run.method.scorer == "conditional" else None
+            drafter, head = draft.drafter, draft.drafter.head if run.method.scorer != "marginal" else None
             if run.method.kind == "chain":
                 return ChainRound(draft, verify, head)
             from dominotree.gpu.fused import FusedBuilder
