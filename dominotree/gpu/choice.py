@@ -96,7 +96,7 @@ def walk_rows(
 ) -> Walked:  # fmt: skip
     """Follow the choices from the anchor while a child carries them (engine.md §7).
 
-    choice, ids int64 [n]; parent int64 [n − 1] (node indices, −1 = anchor); depth int64 [n]; mask bool [n, n];
+    choice, ids int64 [n]; parent int32 [n − 1] (node indices, −1 = anchor); depth int64 [n]; mask bool [n, n];
     ``nodes`` int [1] = nodes that are real; stop_ids int64 [S]. A node is accepted when it and all its ancestors carry
     the choice of the row above them, and no ancestor is a stop token (fault E38). ``longest``: entries of ``rows``.
     """
@@ -128,7 +128,7 @@ def force_path(choice: Tensor, tree: DeviceTree, drafts: int) -> None:
     depth = torch.where((rows <= tree.nodes) & (tree.row_depth <= drafts), tree.row_depth, -1)
     goal = (depth * n + (n - 1 - rows)).argmax().view(1)
     on_path = tree.mask.index_select(0, goal)[0] & (rows > 0)
-    above = torch.cat((torch.zeros_like(goal), tree.parent + 1))
+    above = torch.cat((torch.zeros_like(goal), tree.parent.long() + 1))
     target = torch.where(on_path, above, n)
     forced = torch.cat((choice, choice[:1])).scatter(0, target, tree.ids)[:n]
     free = torch.arange(n + 1, device=choice.device)

@@ -17,7 +17,7 @@ from dominotree.tree import DraftTree
 class DeviceTree:
     """Room for ``rows`` − 1 nodes in pop order.
 
-    token int64 [B], parent int64 [B] (node indices, −1 = anchor), depth int64 [B], score float64 [B], nodes int64 [1];
+    token int64 [B], parent int32 [B] (node indices, −1 = anchor), depth int64 [B], score float64 [B], nodes int32 [1];
     for the verify: ids int64 [n], row_depth int64 [n], positions int64 [n], mask bool [n, n].
     """
 
@@ -25,10 +25,10 @@ class DeviceTree:
         self.rows = rows
         size = rows - 1
         self.token = torch.zeros(size, dtype=torch.long, device=device)
-        self.parent = torch.full((size,), -1, dtype=torch.long, device=device)
+        self.parent = torch.full((size,), -1, dtype=torch.int32, device=device)
         self.depth = torch.zeros(size, dtype=torch.long, device=device)
         self.score = torch.zeros(size, dtype=torch.float64, device=device)
-        self.nodes = torch.zeros(1, dtype=torch.long, device=device)
+        self.nodes = torch.zeros(1, dtype=torch.int32, device=device)
         self.ids = torch.zeros(rows, dtype=torch.long, device=device)
         self.row_depth = torch.zeros(rows, dtype=torch.long, device=device)
         self.positions = torch.zeros(rows, dtype=torch.long, device=device)

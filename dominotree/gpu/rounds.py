@@ -21,10 +21,12 @@ from torch import Tensor
 from dominotree import record as rec
 from dominotree.drafter import DraftBlock, Drafter
 from dominotree.errors import DominoTreeError
+from dominotree.gpu.accept import Accept
 from dominotree.gpu.chains import ChainBuilder
 from dominotree.gpu.choice import choose_rows, force_path, walk_rows
 from dominotree.gpu.device_tree import DeviceTree
 from dominotree.gpu.pieces import CapturedPiece, Piece, Step, elapsed
+from dominotree.gpu.plan import no_compiler
 from dominotree.gpu.plan import precision as plan_precision
 from dominotree.gpu.round_record import HEAD, RoundRecord, pack, unpack
 from dominotree.gpu.static_forward import Forward, StaticForward
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Rows of the smallest cache bucket; each next one is twice as large.
 SMALLEST_BUCKET = 256
+#: Verify rows that the kernels of ``gpu/accept.py`` take.
+MOST_ROWS = 1032
 #: Programs kept per pair. The least recently used one goes first, with its graphs and buffers.
 MOST_PROGRAMS = 8
 
@@ -67,7 +71,8 @@ class Engine:
         self.anchor = torch.zeros(1, dtype=torch.long, device=device)
         self.seed = torch.zeros(1, dtype=torch.long, device=device)
         self.temperature = torch.zeros(1, dtype=torch.float64, device=device)
-        self.no = torch.zeros(1, dtype=torch.long, device=device)
+        self.no = torch.zeros(1, dtype=torch.int32, device=device)
+        self.kernels = device.type == "cuda" and no_compiler() is None  # choice and walk as kernels, else in torch
         self.stop_ids = torch.tensor(sorted(pair.tokenizer.stop_ids) or [-1], device=device)
         self.capacity = 0
         self.cache: KVCache | None = None
@@ -172,7 +177,7 @@ class Draft(Program):
         self.head = drafter.head if rooted else None
         self.z: Tensor | None = None
         self.base_logits: Tensor | None = None
-        self.repaired = torch.zeros(1, dtype=torch.long, device=engine.device)
+        self.repaired = torch.zeros(1, dtype=torch.int32, device=engine.device)
         self.root: Tensor | None = None
         if self.head is not None:
             self.root = torch.zeros(1, self.head.w_hh.shape[1], device=engine.device)
@@ -215,6 +220,10 @@ class Verify(Program):
         self.rows, self.levels, self.sampled, self.forced = rows, levels, sampled, forced
         self.longest = min(levels, rows - 1) + 1
         self.repaired = engine.no if repaired is None else repaired
+        self.accept: Accept | None = None
+        if engine.kernels and rows <= MOST_ROWS:
+            vocab = engine.target.vocab_size
+            self.accept = Accept(rows, vocab, self.longest, sampled, engine.device, forced)
         self.logits: Tensor | None = None
         self.features: Tensor | None = None
 
@@ -235,6 +244,16 @@ class Verify(Program):
             )
 
         def commit() -> None:
+            if self.accept is None:
+                return commit_in_torch()
+            assert self.logits is not None and self.features is not None
+            rows = self.accept.walk(self.logits, tree, engine, self.repaired, landing)
+            self.forward.commit(cache, rows, engine.length)
+            if self.context is not None:
+                self.forward.extend(self.features, rows, engine.length, self.context)
+            return self.accept.advance(engine)
+
+        def commit_in_torch() -> None:
             assert self.logits is not None and self.features is not None
             choices = choose_rows(
                 self.logits, tree.row_depth, self.longest - 1, engine.length, engine.seed,
