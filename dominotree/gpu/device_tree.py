@@ -43,6 +43,19 @@ class DeviceTree:
         self.ids, self.positions, self.mask = built.ids, built.positions, built.mask
         self._followed = True
 
+    def take(self, built: Any) -> None:
+        """Copy the first rows of a device builder's larger tree, whose nodes all fit here."""
+        size = self.rows - 1
+        self.token.copy_(built.token[:size])
+        self.parent.copy_(built.parent[:size])
+        self.depth.copy_(built.depth[:size])
+        self.score.copy_(built.score[:size])
+        self.nodes.copy_(built.count)
+        self.ids.copy_(built.ids[: self.rows])
+        self.positions.copy_(built.positions[: self.rows])
+        self.mask.copy_(built.mask[: self.rows, : self.rows])
+        self.row_depth[1:].copy_(self.depth)
+
     def assemble(self, anchor: Tensor, length: Tensor) -> None:
         """ids, row_depth and positions from token and depth; positions are anchor position + depth (fault E09)."""
         if self._followed:

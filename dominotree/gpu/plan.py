@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "eager", "graph", "static")
 #: reference: Python heap. graph: the heap with the correction in a CUDA graph. fused: no host in the loop.
 BUILDERS = ("auto", "reference", "graph", "fused")
+#: Verify rows up to which a cost-aware method's rounds must fit the kernels.
+LARGEST_SIZED = 129
 #: static: plain torch with fixed shapes. kernels: the bf16 kernels of ``gpu/forward.py``.
 FORWARDS = ("auto", "static", "kernels")
 
@@ -94,8 +96,6 @@ def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | Non
     """Why the fused builder cannot build this run's trees, or None."""
     if drafter is None or target.device.type != "cuda":
         return "it needs a CUDA device"
-    if settings.spec.adaptive:
-        return "cost-aware methods decide on the host how many nodes are verified"
     from dominotree.gpu.fused import why_not
 
     return no_compiler() or why_not(
@@ -138,6 +138,8 @@ def kernels_unsupported(settings: Settings, target: Target, drafter: Drafter | N
     from dominotree.gpu.forward import unsupported
 
     c, rows = target.config, largest_tree(settings, drafter)
+    if settings.spec.adaptive:  # verified at the size of each round's tree; larger ones say so by a flag
+        rows = min(rows, LARGEST_SIZED)
     reason = no_compiler() or unsupported(c, target.dtype, rows, target.device)
     if reason or drafter is None:
         return reason

@@ -9,8 +9,9 @@ round is launched before the record of the last one is read.
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from dominotree.gpu.chains import ChainBuilder
 from dominotree.gpu.choice import choose_rows, force_path, walk_rows
 from dominotree.gpu.device_tree import DeviceTree
 from dominotree.gpu.pieces import CapturedPiece, Piece, Step, elapsed
-from dominotree.gpu.plan import no_compiler
+from dominotree.gpu.plan import LARGEST_SIZED, no_compiler
 from dominotree.gpu.plan import precision as plan_precision
 from dominotree.gpu.round_record import HEAD, RoundRecord, pack, unpack
 from dominotree.gpu.static_forward import Forward, StaticForward
@@ -46,7 +47,7 @@ SMALLEST_BUCKET = 256
 #: Verify rows that the kernels of ``gpu/accept.py`` take.
 MOST_ROWS = 1032
 #: Programs kept per pair. The least recently used one goes first, with its graphs and buffers.
-MOST_PROGRAMS = 8
+MOST_PROGRAMS = 16
 
 
 class EngineError(DominoTreeError, RuntimeError):
@@ -135,8 +136,11 @@ def _emptied(cache: KVCache) -> KVCache:
 class Program:
     """A part of a round over static buffers; ``piece`` makes it launchable for one bucket."""
 
+    _numbers = itertools.count()
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
+        self.number = next(self._numbers)
         self.pieces: dict[tuple[int, int], tuple[Piece, Tensor]] = {}
 
     def steps(self, bucket: int, landing: Tensor) -> list[Step]:
@@ -211,9 +215,11 @@ class Verify(Program):
 
     def __init__(
         self, engine: Engine, drafter: Drafter | None, which: str, rows: int, levels: int, sampled: bool,
-        repaired: Tensor | None = None, forced: int | None = None,
+        repaired: Tensor | None = None, forced: int | None = None, source: Any = None,
     ) -> None:  # fmt: skip
+        """``source``: a device builder's larger tree, to be copied from before every verify."""
         super().__init__(engine)
+        self.source = source
         self.forward = engine.forward(which, drafter, rows)
         self.context = engine.contexts[drafter.config.kind] if drafter else None
         self.tree = DeviceTree(rows, engine.device)
@@ -236,7 +242,10 @@ class Verify(Program):
         cache = engine.cache
 
         def build() -> None:
-            tree.assemble(engine.anchor, engine.length)
+            if self.source is not None:
+                tree.take(self.source)
+            else:
+                tree.assemble(engine.anchor, engine.length)
 
         def verify() -> None:
             self.logits, self.features = self.forward.verify(
@@ -311,7 +320,7 @@ class ChainRound(Whole):
 
 
 class FusedRound(Whole):
-    """The whole round of a tree method under the fused builder, which also mends NaN and keeps the root's state."""
+    """The whole round of a tree method under the fused builder."""
 
     def __init__(self, draft: Draft, verify: Verify, builder: FusedBuilder) -> None:
         super().__init__(draft, verify)
@@ -320,20 +329,52 @@ class FusedRound(Whole):
         verify.repaired = builder.tree.nan
 
     def steps(self, bucket: int, landing: Tensor) -> list[Step]:
-        engine, builder, conditional = self.engine, self.builder, self.draft.head is not None
-
-        def draft() -> None:
-            self.draft.drafted(bucket)
-            if conditional:
-                builder.read_anchor(engine.anchor)
+        engine = self.engine
 
         def build() -> None:
-            assert self.draft.base_logits is not None
-            z = self.draft.z if conditional else None
-            builder.build(z, self.draft.base_logits, engine.anchor, engine.length)
+            launch_fused(self.draft, self.builder)
             self.verify.tree.assemble(engine.anchor, engine.length)
 
-        return [("draft", draft), ("build", build), *self.verify.steps(bucket, landing)[1:]]
+        draft: Step = ("draft", lambda: draft_for_fused(self.draft, self.builder, bucket))
+        return [draft, ("build", build), *self.verify.steps(bucket, landing)[1:]]
+
+
+class FusedDraft(Program):
+    """Draft and fused build as one piece, for a verify whose size the host picks: the node count is the record."""
+
+    def __init__(self, draft: Draft, builder: FusedBuilder, key: tuple[Any, ...]) -> None:
+        super().__init__(draft.engine)
+        self.draft, self.builder, self.key = draft, builder, key
+
+    def record_size(self) -> int:
+        return 1
+
+    def steps(self, bucket: int, landing: Tensor) -> list[Step]:
+        def build() -> None:
+            launch_fused(self.draft, self.builder)
+            landing.copy_(self.builder.tree.count, non_blocking=True)
+
+        return [("draft", lambda: draft_for_fused(self.draft, self.builder, bucket)), ("build", build)]
+
+    def set_costs(self, draft_ms: float, verify_ms: Sequence[float]) -> None:
+        """The cost table of the coming build: C_draft, then C_verify of 0 … budget nodes."""
+        costs = self.builder.costs
+        assert costs is not None
+        costs.copy_(torch.tensor([draft_ms, *verify_ms[: len(costs) - 1]], dtype=torch.float64))
+
+
+def draft_for_fused(draft: Draft, builder: FusedBuilder, bucket: int) -> None:
+    """The draft stage under the fused builder, which mends NaN itself and keeps the root's state."""
+    draft.drafted(bucket)
+    if draft.head is not None:
+        builder.read_anchor(draft.engine.anchor)
+
+
+def launch_fused(draft: Draft, builder: FusedBuilder) -> None:
+    """The build itself."""
+    assert draft.base_logits is not None
+    z = draft.z if draft.head is not None else None
+    builder.build(z, draft.base_logits, draft.engine.anchor, draft.engine.length)
 
 
 def repair(base_logits: Tensor) -> Tensor:
@@ -388,7 +429,7 @@ class StaticRun:
         )  # rows behind the length in a round
         self.cache = engine.reserve(run.cache_rows + spare + 3 * self.reach)
         self.context = engine.context(drafter) if drafter else None
-        self.ahead = ahead and engine.capture and not run.record
+        self.ahead = ahead and engine.capture and not run.record and not run.method.adaptive
         self.next: Launched | None = None
         self.turn = 0
         self.host_builder: Any = None
@@ -467,6 +508,8 @@ class StaticRun:
             if not plan.host_built:
                 flags.append("host-built")
             return self._launch_host_built(draft, bucket, position, flags)
+        if run.method.adaptive:
+            return self._launch_sized(draft, bucket, position, flags)
         whole = self._whole(draft)
         return self._launched([whole.piece(bucket, self.turn)], whole.verify, draft, flags)
 
@@ -506,6 +549,24 @@ class StaticRun:
         launched.tree, launched.shape = tree, (levels, budget)
         return launched
 
+    def _launch_sized(self, draft: Draft, bucket: int, position: int, flags: list[str]) -> Launched:
+        """Draft and build on the device, let the host read how many nodes there are, verify at that size."""
+        run = self.run
+        assert run.costs is not None and run.drafter is not None
+        fused = self._fused_draft(draft)
+        costs = run.costs.round(run.drafter.config.kind, run.settings.budget, position)
+        fused.set_costs(costs.draft, costs.verify)
+        front, count = fused.piece(bucket, 0)
+        front.launch()
+        torch.cuda.current_stream(self.engine.device).synchronize()
+        rows = self._rows_for(int(count))
+        if rows > LARGEST_SIZED and self.plan.forward == "kernels":
+            flags.append("static-forward")
+        verify = self._verify(draft, rows, fused.key, source=fused.builder.tree)
+        back, landing = verify.piece(bucket, 0)
+        back.launch()
+        return self._note([front, back], landing, verify, draft, flags)
+
     def _rows_for(self, nodes: int) -> int:
         """Verify rows for a host-built tree: the method's, or a power of two where its size changes by the round."""
         if not self.run.method.adaptive:
@@ -524,7 +585,9 @@ class StaticRun:
         assert isinstance(made, Draft)
         return made
 
-    def _verify(self, draft: Draft | None, rows: int | None = None, owner: tuple[Any, ...] = ()) -> Verify:
+    def _verify(
+        self, draft: Draft | None, rows: int | None = None, owner: tuple[Any, ...] = (), source: Any = None
+    ) -> Verify:
         """A verify behind a draft, or of the anchor alone. ``owner``: the method whose tree buffers it holds."""
         run, engine, plan = self.run, self.engine, self.plan
         rows = 1 if draft is None else rows or self.rows
@@ -532,11 +595,14 @@ class StaticRun:
         kind = draft.drafter.config.kind if draft else None
         sampled, forced = run.chooser.temperature > 0, getattr(run, "forced", None)
         rooted = draft is not None and draft.head is not None
-        key = ("verify", kind, rooted, plan.forward, rows, levels, sampled, forced, owner)
+        which = "static" if run.method.adaptive and rows > LARGEST_SIZED else plan.forward
+        key = ("verify", kind, rooted, which, rows, levels, sampled, forced, owner)
 
         def make() -> Verify:
             drafter, repaired = (draft.drafter, draft.repaired) if draft else (None, None)
-            return Verify(engine, drafter, plan.forward, rows, levels, sampled, repaired, forced)
+            if source is not None:
+                repaired = source.nan
+            return Verify(engine, drafter, which, rows, levels, sampled, repaired, forced, source)
 
         made = engine.program(key, make)
         assert isinstance(made, Verify)
@@ -544,27 +610,54 @@ class StaticRun:
 
     def _whole(self, draft: Draft) -> Whole:
         """The round of a method whose builder runs on the device."""
-        run, s, engine = self.run, self.run.settings, self.engine
-        owner: tuple[Any, ...] = (run.method.kind, run.method.scorer)
-        if run.method.kind == "tree":
-            owner += (s.budget, s.top_m, s.children_per_node, s.full_row)
+        run, engine = self.run, self.engine
+        owner = self._owner()
         verify = self._verify(draft, owner=owner)
 
         def make() -> Whole:
-            drafter, head = draft.drafter, draft.drafter.head if run.method.scorer != "marginal" else None
+            drafter = draft.drafter
             if run.method.kind == "chain":
-                return ChainRound(draft, verify, head)
-            from dominotree.gpu.fused import FusedBuilder
+                return ChainRound(
+                    draft, verify, drafter.head if run.method.scorer == "conditional" else None
+                )
+            return FusedRound(draft, verify, self._fused_builder(drafter))
 
-            builder = FusedBuilder(
-                scorer=run.method.scorer or "", levels=drafter.levels, vocab=engine.target.vocab_size, budget=s.budget,
-                children=s.children_per_node, top_m=s.top_m, head=head, embedding=engine.target.embedding,
-                precision=plan_precision(engine.target.dtype), z_dtype=drafter.fc.dtype, device=engine.device,
-            )  # fmt: skip
-            return FusedRound(draft, verify, builder)
-
-        made = engine.program(("whole", id(verify), id(draft)), make)
+        made = engine.program(("whole", verify.number, draft.number), make)
         assert isinstance(made, Whole)
+        return made
+
+    def _owner(self) -> tuple[Any, ...]:
+        """What a builder's tree buffers depend on."""
+        run, s = self.run, self.run.settings
+        owner: tuple[Any, ...] = (run.method.kind, run.method.scorer, run.method.rule)
+        if run.method.kind == "tree":
+            owner += (s.budget, s.top_m, s.children_per_node, s.full_row)
+        if run.calibration is not None:
+            owner += (run.calibration.x, run.calibration.y)
+        return owner
+
+    def _fused_builder(self, drafter: Drafter) -> FusedBuilder:
+        from dominotree.gpu.fused import FusedBuilder
+
+        run, s, target = self.run, self.run.settings, self.engine.target
+        builder = FusedBuilder(
+            scorer=run.method.scorer or "", levels=drafter.levels, vocab=target.vocab_size, budget=s.budget,
+            children=s.children_per_node, top_m=s.top_m,
+            head=drafter.head if run.method.scorer != "marginal" else None, embedding=target.embedding,
+            precision=plan_precision(target.dtype), adaptive=run.method.adaptive, z_dtype=drafter.fc.dtype,
+            device=self.engine.device,
+        )  # fmt: skip
+        if run.calibration is not None:
+            knots = [run.calibration.x, run.calibration.y]
+            builder.calibration = torch.tensor(knots, dtype=torch.float64, device=self.engine.device)
+        return builder
+
+    def _fused_draft(self, draft: Draft) -> FusedDraft:
+        key = ("fused-draft", draft.number, *self._owner())
+        made = self.engine.program(
+            key, lambda: FusedDraft(draft, self._fused_builder(draft.drafter), key)
+        )
+        assert isinstance(made, FusedDraft)
         return made
 
     def _graph_builder(self) -> Any:
