@@ -138,7 +138,7 @@ class FusedBuilder:
         self._lists = self._zeros(levels, SPLITS, m, dtype=torch.int64)
         self._sums = self._zeros(levels, SPLITS, 2)
         self._flags = self._zeros(levels, SPLITS, dtype=torch.int32)
-        self._counters = self._zeros(32, dtype=torch.int32)
+        self._counters = self._zeros(32 + 512, dtype=torch.int32)  # barriers, then a profile's clocks
         common = {
             "LEVELS": levels,
             "VOCAB": vocab,
@@ -282,7 +282,7 @@ class FusedBuilder:
         """
         self._top.launch(
             (SPLITS, self.levels), 1024, base_logits, self._lists, self._sums, self._flags, self._counters,
-            len(self._counters), smem=20 * 1024,
+            32, smem=20 * 1024,
         )  # fmt: skip
         slices = (self._lists, self._sums, self._flags, base_logits)
         knots = self.calibration.shape[1] if self.calibration is not None else 0

@@ -21,6 +21,11 @@
 
 #define THREADS 256
 #define WARPS 8
+#ifdef PROFILE  // clock of block 0 at the ends of phases, behind the barrier's counters
+#define MARK() if (blockIdx.x == 0 && threadIdx.x == 0) ((long long*)(g.barrier + 32))[marks++] = clock64()
+#else
+#define MARK()
+#endif
 #define UC ((EMB + BLOCKS - 1) / BLOCKS)    // columns of W1 that a block owns
 #define TILES (3 + (UC + 7) / 8)            // groups of eight weight rows: r, z, n of the units, columns
 #define ROWS (24 + UC)                      // weight rows of a block
@@ -531,6 +536,10 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
     Shared& s = *(Shared*)dynamic_shared();
     const int tid = threadIdx.x;
     u32 round = 0;
+#ifdef PROFILE
+    int marks = 0;
+#endif
+    MARK();
     const int levels = limits[0] < LEVELS ? limits[0] : LEVELS, budget = limits[1] < BUDGET ? limits[1] : BUDGET;
 
 #if HALF
@@ -552,32 +561,42 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
         s.new_state[0][tid] = root[blockIdx.x * 8 + tid];
         publish(g, 0, tid, s.new_state[0][tid]);
     }
+    MARK();
     level_parts(s, w, z);
+    MARK();
     grid_barrier(g.barrier, BLOCKS, ++round);
+    MARK();
 
     int size = 0, count = budget > 0 && levels > 0 ? 1 : 0, turn = 0, level = 0;
     if (count) stage_w2(s, w, g, 0), load_level(s, g, 0);
     while (count) {
         const List& old = s.list[turn];
         product(s, f, g, level, count);
+        MARK();
         if (level >= PREFIX) grid_barrier(g.barrier, BLOCKS, ++round);
+        MARK();
         wait_copies();
         __syncthreads();
         for (int n = blockIdx.x; n < count; n += BLOCKS)
             children(s, w, g, level, n, level ? old.score[s.node[n]] : 0.0);
+        MARK();
         grid_barrier(g.barrier, BLOCKS, ++round);
+        MARK();
         if (++level < levels) stage_w2(s, w, g, level), load_level(s, g, level);
         if (level == 1 && tid == 0) s.node[0] = -1;  // the root's children have no parent node
         __syncthreads();
         for (int i = tid; i < count * 8; i += THREADS) s.old_state[i / 8][i % 8] = s.new_state[i / 8][i % 8];
         count = select(s, g, old, s.list[turn ^ 1], size, count, budget, level, levels);
         turn ^= 1;
+        MARK();
         if (!count) break;
 #if !TABLE
         inputs(s, s.list[turn], w, count);
 #endif
         gates(s, s.list[turn], w, g, count);
+        MARK();
         grid_barrier(g.barrier, BLOCKS, ++round);
+        MARK();
     }
     const List& tree = s.list[turn];
     __syncthreads();
@@ -585,6 +604,7 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
     int nan = 0;
     for (int i = 0; i < LEVELS * SPLITS; i++) nan |= slices.flags[i] & 1;
     write_tree(out, BUDGET, kept, tree.token, tree.parent, tree.depth, tree.score, *anchor, *position, nan);
+    MARK();
 }
 
 // ---- the greedy corrected chain -----------------------------------------------------------------------------------------
