@@ -171,6 +171,7 @@ class Run:
         self.chooser = Chooser(float(self.settings.temperature), self.settings.seed or 0)
         self.stop_ids = pair.tokenizer.stop_ids
         self.output: list[int] = []
+        self.forced: int | None = None  # measurements on the static engine: drafts to accept each round
         self.trace = Trace(
             header=self._header(title),
             prompt={"text": prompt if prompt is not None else pair.tokenizer.decode(self.prompt_ids),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from tiny import TINY, ByteTokenizer, drafter_config, random_weights
+from tiny import TINY, TINY_COSTS, ByteTokenizer, drafter_config, random_weights
 
+from dominotree.calibration import Calibration
 from dominotree.checkpoints import Pair
 from dominotree.decode import Run, Settings
 from dominotree.drafter import Drafter, DrafterConfig
@@ -12,6 +13,7 @@ from dominotree.methods import METHODS
 from dominotree.model import ModelConfig
 from dominotree.target import Target
 
+ADAPTIVE = [m.name for m in METHODS.values() if m.adaptive]
 METHOD_NAMES = [m.name for m in METHODS.values() if not m.adaptive]
 PROMPT = [5, 9, 2, 30]
 
@@ -81,6 +83,19 @@ def check_recorded(pair: Pair, engine: str, method: str, tolerance: float) -> No
         assert [(v.node, v.chosen) for v in a.visits] == [(v.node, v.chosen) for v in b.visits]
         assert len(a.pops) == len(b.pops)
     assert facts(decode(pair, engine, method, max_new_tokens=24)) == facts(got), "recording changes nothing"
+
+
+def check_adaptive(pair: Pair, engine: str, method: str, builder: str) -> None:
+    """Cost-aware trees have the size of the eager ones and are verified at a size that holds them."""
+    pair.costs = TINY_COSTS
+    pair.calibration = Calibration({}, (-9.0, -2.0, -0.5), (-8.0, -2.5, -0.7))
+    sizes = set()
+    for budget in (24, 40):
+        got = decode(pair, engine, method, builder=builder, budget=budget, max_new_tokens=30)
+        expected = decode(pair, "eager", method, budget=budget, max_new_tokens=30)
+        assert facts(got) == facts(expected)
+        sizes |= {r.verified_nodes for r in got.trace.rounds}
+    assert len(sizes) > 1
 
 
 def check_limits(device: str, engine: str) -> None:

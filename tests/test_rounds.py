@@ -7,7 +7,9 @@ import functools
 import pytest
 import torch
 from round_cases import (
+    ADAPTIVE,
     METHOD_NAMES,
+    check_adaptive,
     check_limits,
     check_method,
     check_recorded,
@@ -31,6 +33,11 @@ def shared():
 @pytest.mark.parametrize("method", METHOD_NAMES)
 def test_tokens_and_rounds_are_the_eager_ones(method: str, temperature: float) -> None:
     check_method(shared(), "static", method, temperature)
+
+
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_cost_aware_trees(method: str) -> None:
+    check_adaptive(small_pair("cpu"), "static", method, "reference")
 
 
 @pytest.mark.parametrize("budget", [1, 2, 17, 40])

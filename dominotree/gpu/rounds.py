@@ -593,7 +593,7 @@ class StaticRun:
         rows = 1 if draft is None else rows or self.rows
         levels = draft.drafter.levels if draft else 0
         kind = draft.drafter.config.kind if draft else None
-        sampled, forced = run.chooser.temperature > 0, getattr(run, "forced", None)
+        sampled, forced = run.chooser.temperature > 0, run.forced
         rooted = draft is not None and draft.head is not None
         which = "static" if run.method.adaptive and rows > LARGEST_SIZED else plan.forward
         key = ("verify", kind, rooted, which, rows, levels, sampled, forced, owner)

@@ -8,8 +8,10 @@ import threading
 import pytest
 import torch
 from round_cases import (
+    ADAPTIVE,
     METHOD_NAMES,
     PROMPT,
+    check_adaptive,
     check_limits,
     check_method,
     check_recorded,
@@ -41,6 +43,12 @@ def test_tokens_and_rounds_are_the_eager_ones(method: str, temperature: float) -
 def test_the_reference_builder_between_two_graphs(method: str) -> None:
     check_method(shared(), "graph", method, 0.0, builder="reference")
     check_method(shared(), "graph", method, 1.0, builder="reference")
+
+
+@pytest.mark.parametrize("builder", ["reference", "auto"])
+@pytest.mark.parametrize("method", ADAPTIVE)
+def test_cost_aware_trees(method: str, builder: str) -> None:
+    check_adaptive(small_pair("cuda"), "graph", method, builder)
 
 
 @pytest.mark.parametrize("budget", [1, 2, 15, 16, 17, 63, 64])
