@@ -1,8 +1,33 @@
 /* What the tests of the player read off the real page. */
 const probe = {
-  /** Boxes of labels and marks, points along the lines, boxes of chips: all in px of the window. */
-  measure() {
-    const t = p.panes[0].tree;
+  /** Boxes of labels, marks, straight pieces of the lines and chips: all in px of the window. */
+  measure(tree) {
+    const t = tree || p.panes[0].tree;
+    // A connector as boxes: straight ones as they are, a rounded corner as eight steps.
+    const pieces = (d) => {
+      const boxes = [];
+      let [x, y] = [0, 0];
+      const to = (a, b) => {
+        boxes.push([Math.min(x, a), Math.min(y, b), Math.max(x, a), Math.max(y, b)]);
+        [x, y] = [a, b];
+      };
+      for (const [, command, rest] of d.matchAll(/([A-Za-z])([^A-Za-z]*)/g)) {
+        const n = (rest.match(/-?[\d.]+/g) || []).map(Number);
+        if (command === "M") [x, y] = n;
+        else if (command === "H") to(n[0], y);
+        else if (command === "V") to(x, n[0]);
+        else if (command === "L") to(n[0], n[1]);
+        else if (command === "Q") {
+          const [x0, y0] = [x, y];
+          for (let k = 1; k <= 8; k++) {
+            const s = k / 8;
+            const mix = (a, b, c) => (1 - s) ** 2 * a + 2 * s * (1 - s) * b + s * s * c;
+            to(mix(x0, n[0], n[2]), mix(y0, n[1], n[3]));
+          }
+        } else throw new Error(`unknown path command ${command}`);
+      }
+      return boxes;
+    };
     const plot = t.plot;
     const box = (e) => {
       const b = e.getBoundingClientRect();
@@ -21,9 +46,9 @@ const probe = {
       const matrix = e.getScreenCTM();
       const width = parseFloat(getComputedStyle(e).strokeWidth) || 1;
       for (const piece of e.getAttribute("d").split(/(?=M)/)) {
-        const part = document.createElementNS("http://www.w3.org/2000/svg", "path");
-        part.setAttribute("d", piece);
         if (name.startsWith("chip") || name.endsWith("marks")) {
+          const part = document.createElementNS("http://www.w3.org/2000/svg", "path");
+          part.setAttribute("d", piece);
           e.parentNode.append(part);
           const b = part.getBBox();
           part.remove();
@@ -32,13 +57,7 @@ const probe = {
           (name.startsWith("chip") ? chips : marks).push(found);
           continue;
         }
-        const points = [];
-        const length = part.getTotalLength();
-        for (let s = 0; s <= length; s += 1.5) {
-          const q = part.getPointAtLength(s).matrixTransform(matrix);
-          points.push([q.x, q.y]);
-        }
-        lines.push([name, width, points]);
+        for (const b of pieces(piece)) lines.push([name, width, b[0] + matrix.e, b[1] + matrix.f, b[2] + matrix.e, b[3] + matrix.f]);
       }
     }
     return { labels, marks, lines, chips, stage: box(t.stage) };

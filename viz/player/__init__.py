@@ -23,6 +23,7 @@ SCRIPTS = (
     "notes.js",
     "text.js",
     "model.js",
+    "fold.js",
     "geometry.js",
     "glossary.js",
     "tree.js",

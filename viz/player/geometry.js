@@ -6,7 +6,7 @@
    left out. With room, tokens are drawn as chips centred on their line; else as dots with the label above the line. */
 (function (DP) {
   "use strict";
-  const { value, ANCHOR, BONUS, BITS } = DP.parts;
+  const { value, fold, ANCHOR, BONUS, BITS } = DP.parts;
 
   const FONT = 14;
   const FAMILY = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Noto Sans", sans-serif';
@@ -15,6 +15,7 @@
   const COMPACT = { gap: 7, pad: 5, bus: 12, spineFont: 15 };
   const LEAST = 38; // px of label that a column keeps; a tree that is deeper than that allows is wider than its box
   const MOST_LABELS = 96; // in a crowded tree
+  const FOLDED = { lane: 25.6, spine: 56 }; // px of a folded tree's lanes and of its spine: all tokens fit as chips
   const SIZES = {
     chip: 22,
     spineChip: 30,
@@ -75,11 +76,16 @@
     }
   }
 
+  /** Tokens of a few dots of ink, which are easily overlooked: they are drawn bold. */
+  const SLIGHT = /^[␣⏎⇥]?[\p{P}\p{S}␣⏎⇥]{0,2}$/u;
+
   /** All points of a round: nodes 0 … n−1, then the anchor (index n) and the bonus token (index n+1). */
-  function points(run, k) {
+  function points(run, k, folded) {
     const round = run.rounds[k];
-    const layout = run.layout[k];
+    const layout = folded ? folded.layout : run.layout[k];
     const n = layout.x.length;
+    const hidden = folded ? folded.hidden : new Uint8Array(n);
+    const stands = folded ? folded.stands : new Int32Array(n);
     const bonusDepth = round.path.length + 1;
     const spine = new Uint8Array(n + 2);
     layout.spine.forEach((node) => (spine[node] = 1));
@@ -89,21 +95,34 @@
     round.path.forEach((node) => (emitted[node] = 1));
     emitted[n] = emitted[n + 1] = 1;
     const depth = [...layout.x, 0, bonusDepth];
-    const text = round.nodes.token.map((t) => run.label(t));
+    const text = round.nodes.token.map((t, i) => (stands[i] ? `+${stands[i]}` : run.label(t)));
     text.push(run.label(round.anchor), run.label(round.bonus));
     const parent = round.nodes.parent.map((p) => (p === ANCHOR ? n : p));
     parent.push(-1, round.path.length ? round.path[round.path.length - 1] : n);
     const verified = round.nodes.trees.map((bits) => bits & BITS.verified);
     const scores = round.nodes[`cum_${run.settings.scorer}`] || [];
     const score = depth.map((_, i) => value(scores[i]) ?? -Infinity);
-    return { n, depth, spine, emitted, text, parent, verified, score, bonusNode: same === undefined ? -1 : same };
+    const slight = text.map((t) => SLIGHT.test(t));
+    return { n, depth, spine, emitted, text, slight, parent, verified, score, hidden, stands, folded, layout, bonusNode: same === undefined ? -1 : same };
   }
 
-  /** Geometry of round k in a figure of width × height px; `narrow`: top-down, all branches on one side. */
-  function geometry(run, k, width, height, narrow) {
-    const p = points(run, k);
-    return narrow ? topDown(run.layout[k], p, width) : leftToRight(run.layout[k], p, width, height);
+  /**
+   * Geometry of round k in a figure of width × height px; `narrow`: top-down, all branches on one side. `opened`:
+   * fold unlikely subtrees but for those behind these nodes (a Set); null: show every node.
+   */
+  function geometry(run, k, width, height, narrow, opened = null) {
+    const least = SIZES.axis + 8 + FOLDED.spine;
+    const lanes = narrow ? Math.max(4, Math.floor(width / 84)) : 1 + Math.floor((height - least) / FOLDED.lane);
+    const folded = opened && fold(run, k, opened, lanes, narrow ? "y1" : "y");
+    const p = points(run, k, folded);
+    if (narrow) return topDown(p.layout, p, width);
+    const [lowest, highest] = p.layout.lanes;
+    if (folded) height = Math.max(height, Math.ceil((highest - lowest) * FOLDED.lane) + least);
+    return leftToRight(p.layout, p, width, height);
   }
+
+  /** [size in px, bold] of the label of point i. */
+  const type = (p, i, spineFont) => (p.spine[i] ? [spineFont, true] : [FONT, p.slight[i] || p.stands[i] > 0]);
 
   function finish(p, fields) {
     const { n } = p;
@@ -117,7 +136,7 @@
    */
   function spread(place, layout, p, lowest, highest, inside) {
     const best = new Map(); // lane -> best score of a verified node in it
-    for (let i = 0; i < p.n; i++) if (p.verified[i]) best.set(layout.y[i], Math.max(best.get(layout.y[i]) ?? -Infinity, p.score[i]));
+    for (let i = 0; i < p.n; i++) if (p.verified[i] && !p.hidden[i]) best.set(layout.y[i], Math.max(best.get(layout.y[i]) ?? -Infinity, p.score[i]));
     const lanes = [];
     for (let l = highest; l >= lowest; l--) lanes.push(l);
     const thin = Math.min(5, (0.5 * inside) / lanes.length);
@@ -178,7 +197,8 @@
       wants.fill(0);
       spine.fill(0);
       for (let i = 0; i < total; i++) {
-        const w = textWidth(p.text[i], p.spine[i] ? across.spineFont : FONT, p.spine[i]);
+        if (p.hidden[i]) continue;
+        const w = textWidth(p.text[i], ...type(p, i, across.spineFont));
         if (w > wants[p.depth[i]]) wants[p.depth[i]] = w;
         if (p.emitted[i]) spine[p.depth[i]] = w;
       }
@@ -250,10 +270,10 @@
     const labelEnd = new Float64Array(total);
     const end = new Float64Array(total); // right end of chip or mark: where the line to the children begins
     for (let i = 0; i < total; i++) {
-      const size = p.spine[i] ? across.spineFont : FONT;
-      label[i] = fit(p.text[i], size, p.spine[i], used[p.depth[i]] + 0.5);
+      const font = type(p, i, across.spineFont);
+      label[i] = fit(p.text[i], ...font, used[p.depth[i]] + 0.5);
       labelX[i] = x[i] + across.gap;
-      labelEnd[i] = labelX[i] + textWidth(label[i], size, p.spine[i]);
+      labelEnd[i] = labelX[i] + textWidth(label[i], ...font);
       labelY[i] = chips ? y[i] : y[i] - (p.spine[i] ? 11.6 : 8.8);
       end[i] = chips ? labelEnd[i] + across.pad : x[i];
     }
@@ -286,7 +306,8 @@
     const wants = new Array(lanes).fill(0);
     const laneOf = (i) => (i < p.n ? layout.y1[i] : 0);
     for (let i = 0; i < total; i++) {
-      const w = textWidth(p.text[i], p.spine[i] ? spineFont : FONT, p.spine[i]);
+      if (p.hidden[i]) continue;
+      const w = textWidth(p.text[i], ...type(p, i, spineFont));
       wants[laneOf(i)] = Math.max(wants[laneOf(i)], Math.min(w, laneOf(i) ? 96 : 150));
     }
     const left = [];
@@ -307,10 +328,10 @@
     for (let i = 0; i < total; i++) {
       x[i] = left[laneOf(i)];
       y[i] = 24 + row * p.depth[i];
-      const size = p.spine[i] ? spineFont : FONT;
-      label[i] = fit(p.text[i], size, p.spine[i], wants[laneOf(i)] + 0.5);
+      const font = type(p, i, spineFont);
+      label[i] = fit(p.text[i], ...font, wants[laneOf(i)] + 0.5);
       labelX[i] = x[i] + gap + 3;
-      labelEnd[i] = labelX[i] + textWidth(label[i], size, p.spine[i]);
+      labelEnd[i] = labelX[i] + textWidth(label[i], ...font);
       labelY[i] = y[i];
       end[i] = x[i];
     }

@@ -31,6 +31,7 @@
       this.textHost = h("div.text");
       this.main = h("section.pane", null, this.treeHost, this.stripHost, this.textHost);
       this.tree = new TreeView(this.treeHost, { onHover: (node) => onHover(this, node), onSelect: (node) => onSelect(this, node) });
+      this.treeHost.after(this.tree.foldRow);
       this.strip = new Strip(this.stripHost, { onRound: (k) => onRound(this, k) });
       this.text = new TextPanel(this.textHost, {
         onWord: (round, piece) => {
@@ -51,6 +52,7 @@
       this.k = 0;
       this.node = null;
       this.drawn = null;
+      this.tree.foldRow.hidden = true;
       this.showTitle();
     }
 

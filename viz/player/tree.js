@@ -1,10 +1,10 @@
 /* The tree of one round as a Plotly figure: a trace of marks, a trace of labels, one path (shape) per kind of line. */
 (function (DP) {
   "use strict";
-  const { geometry, legible, escapePlotly, value, h, ANCHOR, BONUS, FONT, FAMILY, SIZES, BITS } = DP.parts;
+  const { geometry, legible, plural, LARGE, escapePlotly, value, h, ANCHOR, BONUS, FONT, FAMILY, SIZES, BITS } = DP.parts;
 
-  const MARKS = ["ghost", "fine", "fineOnly", "tree", "only", "held", "anchor", "bonus"];
-  const TEXTS = ["ghost", "tree", "held", "anchor", "bonus", "ticks"];
+  const MARKS = ["ghost", "fine", "fineOnly", "tree", "only", "fold", "held", "anchor", "bonus"];
+  const TEXTS = ["ghost", "slight", "tree", "fold", "held", "anchor", "bonus", "ticks"];
   const PATHS = ["ghost", "thin", "middle", "thick", "held", "next", "chipTree", "chipOnly", "chipHeld", "chipAnchor", "chipBonus"];
   const MANY = 400; // ghosts beyond this are not drawn: their marks would only be a haze
   const AS_PATH = 16; // marks of one kind beyond which they are drawn as one path: Plotly takes 0.1 ms for each marker
@@ -22,10 +22,12 @@
   function dots({ x, y }, symbol, size) {
     const out = [];
     const r = symbol === "diamond" ? 0.65 * size : size < 5 ? size / 4 : size / 2;
+    const flat = 0.87 * r;
     const k = 1.33 * r;
     for (let i = 0; i < x.length; i++) {
       const [a, b] = [x[i], y[i]];
       if (symbol === "diamond") out.push(`M${(a - r).toFixed(1)} ${b.toFixed(1)}L${a.toFixed(1)} ${(b - r).toFixed(1)}L${(a + r).toFixed(1)} ${b.toFixed(1)}L${a.toFixed(1)} ${(b + r).toFixed(1)}Z`);
+      else if (symbol === "triangle-right") out.push(`M${(a - r / 2).toFixed(1)} ${(b - flat).toFixed(1)}L${(a + r).toFixed(1)} ${b.toFixed(1)}L${(a - r / 2).toFixed(1)} ${(b + flat).toFixed(1)}Z`);
       else if (size >= 5) {
         const [left, right, middle] = [(a - r).toFixed(1), (a + r).toFixed(1), b.toFixed(1)];
         out.push(`M${left} ${middle}C${left} ${(b - k).toFixed(1)} ${right} ${(b - k).toFixed(1)} ${right} ${middle}C${right} ${(b + k).toFixed(1)} ${left} ${(b + k).toFixed(1)} ${left} ${middle}Z`);
@@ -46,7 +48,12 @@
       this.pulse.setAttribute("class", "dp-pulse");
       this.stage = h("div.stage", { role: "img" }, this.plot, this.pulse, this.hoverRing, this.selectRing);
       const zoom = (label, sign, step) => h("button.zoom", { type: "button", "aria-label": label, "data-tip": label, onclick: () => this.zoomBy(step) }, sign);
-      this.zoomBar = h("div.zoom-bar", null, zoom("Smaller", "−", -1), zoom("Whole tree", "Fit", 0), zoom("Larger", "+", 1));
+      const foldLabel = "Fold unlikely branches";
+      this.foldButton = h("button.zoom", { type: "button", "aria-label": foldLabel, "data-tip": foldLabel, "aria-pressed": "false", onclick: () => this.fold(!this.folding) }, "Fold");
+      this.foldSwitch = h("button.link", { type: "button", onclick: () => this.fold(!this.folding) }, foldLabel);
+      this.foldText = h("span", { role: "status" });
+      this.foldRow = h("p.fold-row", { hidden: true }, this.foldText, this.foldSwitch); // the pane puts it under large trees
+      this.zoomBar = h("div.zoom-bar", null, this.foldButton, zoom("Smaller", "−", -1), zoom("Whole tree", "Fit", 0), zoom("Larger", "+", 1));
       this.empty = h("p.tree-note", { hidden: true });
       this.scroller = h("div.scroller", null, this.stage);
       this.host = host;
@@ -55,6 +62,8 @@
       this.zoom = 1;
       this.scale = 1; // px of the screen to one of the geometry: Present draws everything larger
       this.refine = null; // (kinds, run, k, scorer, g) => void: last word on what is drawn (Present grows the tree with it)
+      this.folding = false; // unlikely subtrees are one mark with a count
+      this.opened = new Map(); // round -> nodes whose folded children were asked for
       this.current = null;
       this.onHover = onHover;
       this.over = null;
@@ -70,7 +79,59 @@
         pending = null;
         this.setHover(null);
       });
-      this.stage.addEventListener("click", (event) => onSelect(this.nodeAt(event)));
+      this.stage.addEventListener("click", (event) => {
+        const node = this.nodeAt(event);
+        if (node !== null && this.stands(node)) this.unfold(node);
+        else onSelect(node);
+      });
+    }
+
+    /** How many nodes the mark at `node` stands for; 0 if it is an ordinary node. */
+    stands(node) {
+      const { g } = this.current;
+      return (node >= 0 && g.stands[node]) || 0;
+    }
+
+    /** Fold unlikely subtrees, or show every node again. */
+    fold(on) {
+      this.folding = on;
+      this.opened.clear();
+      this.redraw();
+    }
+
+    /** Show what a mark stands for: its likeliest nodes; what is left lies folded behind them. */
+    unfold(mark) {
+      const { run, k } = this.current;
+      const key = `${run.serial}/${k}`;
+      const parent = run.rounds[k].nodes.parent[mark];
+      this.opened.set(key, new Set([...(this.opened.get(key) || []), parent]));
+      const height = () => this.current.g.y[this.current.g.index(parent)] * this.scale;
+      const before = height();
+      this.redraw();
+      this.scroller.scrollTop += height() - before; // what was clicked stays where it is, as far as it can
+    }
+
+    showFolding(g, kinds) {
+      this.foldButton.setAttribute("aria-pressed", String(this.folding));
+      if (g.n > LARGE) this.foldRow.hidden = false; // and then for the rest of the run, so that nothing jumps
+      if (this.foldRow.hidden) return;
+      let [drawn, labels] = [0, 0];
+      for (let i = 0; i < g.n; i++) if (kinds.drawn(i) && !["ghost", "fold"].includes(kinds.kind[i])) [drawn, labels] = [drawn + 1, labels + kinds.shown[i]];
+      const folded = [...kinds.counts.values()].reduce((a, b) => a + b, 0);
+      this.foldText.textContent = !this.folding
+        ? `${plural(drawn, "node")}, ${labels} with room for a label. `
+        : folded
+          ? `${folded} of ${plural(folded + drawn, "node")} folded behind ${plural(kinds.counts.size, "mark")} ▸: click one to unfold it. `
+          : "Nothing to fold in this round. ";
+      this.foldSwitch.textContent = this.folding ? "Show every node" : this.foldButton.dataset.tip;
+    }
+
+    redraw() {
+      this.cache.clear();
+      if (!this.current) return;
+      const { run, k, scorer, node } = this.current;
+      this.over = null;
+      this.draw(run, k, scorer, node);
     }
 
     readColours() {
@@ -114,7 +175,7 @@
       let g = this.cache.get(key);
       if (!g) {
         if (this.cache.size > 40) this.cache.clear();
-        g = geometry(run, k, width, height, narrow);
+        g = geometry(run, k, width, height, narrow, this.folding ? this.opened.get(`${run.serial}/${k}`) || new Set() : null);
         this.cache.set(key, g);
       }
       return g;
@@ -144,6 +205,7 @@
       this.current = { run, k, scorer, g, kinds, node: selected };
       this.select(selected);
       this.setHover(null);
+      this.showFolding(g, kinds);
       if (before && before.run === run && before.k === k && before.scorer !== scorer) this.showChange(before, g, kinds);
     }
 
@@ -165,6 +227,14 @@
         weight[i] = logp === null ? 1 : logp > -1.6 ? 2 : logp > -4 ? 1 : 0;
       }
       held.forEach((n) => (kind[n] = "held"));
+      const counts = new Map(); // what a fold mark stands for in this scorer's tree
+      if (g.folded) {
+        for (let i = 0; i < g.n; i++) {
+          const mark = g.folded.behind[i];
+          if (mark >= 0 && trees[i] & bit) counts.set(mark, (counts.get(mark) || 0) + 1);
+        }
+        for (let i = 0; i < g.n; i++) if (g.stands[i]) kind[i] = counts.has(i) ? "fold" : "ghost";
+      }
       kind[g.n] = "anchor";
       // A node of another tree may carry the bonus token: in the run's own tree the bonus mark stands for it.
       const bonus = own || g.bonusNode < 0;
@@ -173,13 +243,13 @@
       const ghosts = several && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
       const visible = new Uint8Array(g.n + 2);
       for (const i of [g.n, ...g.parent.keys()].slice(0, -1)) // the anchor, then parents before children
-        visible[i] = kind[i] !== "none" && (kind[i] !== "ghost" || g.spine[i] || (ghosts && !g.tight[i] && (visible[g.parent[i]] || g.parent[i] === g.bonusNode)));
+        visible[i] = kind[i] !== "none" && !g.hidden[i] && (kind[i] !== "ghost" || g.spine[i] || (ghosts && !g.tight[i] && (visible[g.parent[i]] || g.parent[i] === g.bonusNode)));
       visible[g.n + 1] = bonus;
       const drawn = (i) => visible[i] === 1;
-      return { kind, held, weight, own, drawn, shown: legible(g, drawn) };
+      return { kind, held, weight, own, drawn, counts, shown: legible(g, drawn) };
     }
 
-    figure(g, { kind, weight, own, drawn, shown }) {
+    figure(g, { kind, weight, own, drawn, counts, shown }) {
       const c = this.colours;
       const marks = Object.fromEntries(MARKS.map((m) => [m, { x: [], y: [] }]));
       const texts = Object.fromEntries(TEXTS.map((t) => [t, { x: [], y: [], text: [] }]));
@@ -192,7 +262,7 @@
         if (!g.label[i] || !shown[i]) return;
         texts[what].x.push(g.labelX[i]);
         texts[what].y.push(g.labelY[i]);
-        texts[what].text.push(escapePlotly(g.label[i]));
+        texts[what].text.push(escapePlotly(what === "fold" ? `+${counts.get(i)}` : g.label[i]));
       };
       const chip = (i, what) => {
         if (!g.chips) return;
@@ -211,8 +281,8 @@
         if (what === "held") paths.held.push(g.edge(i));
         else paths[["thin", "middle", "thick"][weight[i]]].push(g.edge(i));
         put(i, !g.tight[i] ? what : what === "tree" ? "fine" : what === "only" ? "fineOnly" : what);
-        write(i, what === "only" ? "tree" : what);
-        chip(i, what === "held" ? "chipHeld" : what === "only" ? "chipOnly" : "chipTree");
+        write(i, what !== "only" && what !== "tree" ? what : g.slight[i] ? "slight" : "tree");
+        if (what !== "fold") chip(i, what === "held" ? "chipHeld" : what === "only" ? "chipOnly" : "chipTree");
       }
       put(g.n, "anchor");
       write(g.n, "anchor");
@@ -240,6 +310,7 @@
         fineOnly: { symbol: "diamond", size: 5.5, color: c.bg, line: { color: c.ink, width: 1.2 } },
         tree: { symbol: "circle", size: 7, color: c.soft, line: { width: 0 } },
         only: { symbol: "diamond", size: 10, color: c.bg, line: { color: c.ink, width: 1.8 } },
+        fold: { symbol: "triangle-right", size: 11, color: c.soft, line: { width: 0 } },
         held: { symbol: "circle", size: heldMark, color: solid ? c.accent : c.bg, line: { color: g.chips ? c.bg : c.accent, width: g.chips && solid ? 1.5 : 2.5 } },
         anchor: { symbol: "circle", size: g.chips ? 9 : 12, color: c.ink, line: { color: c.bg, width: 1.5 } },
         bonus: { symbol: "square", size: g.chips ? 9 : 11, color: c.bg, line: { color: c.accent, width: 2.2 } },
@@ -247,7 +318,9 @@
       if (g.chips && !solid) looks.held.line.color = c.accent;
       const inks = {
         ghost: { color: c.faint, size: FONT },
+        slight: { color: c.ink, size: FONT, weight: 600 },
         tree: { color: c.ink, size: FONT },
+        fold: { color: c.soft, size: FONT, weight: 600 },
         held: { color: g.chips && solid ? c["on-accent"] : c.accent, size: g.spineFont, weight: 600 },
         anchor: { color: g.chips ? c.bg : c.ink, size: g.spineFont, weight: 600 },
         bonus: { color: c.accent, size: g.spineFont, weight: 600 },
@@ -383,7 +456,7 @@
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
       let path = "";
       for (let i = 0; i < g.n; i++) {
-        if (before.kinds.kind[i] === "ghost" && kinds.kind[i] !== "ghost")
+        if (before.kinds.kind[i] === "ghost" && kinds.kind[i] !== "ghost" && kinds.drawn(i))
           path += `M${g.x[i] - 9} ${g.y[i]}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0`;
       }
       this.pulse.replaceChildren();
