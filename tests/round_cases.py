@@ -37,7 +37,7 @@ def small_pair(
 def decode(
     pair: Pair, engine: str, method: str = "dominotree", record: bool = False, prompt=None, **settings
 ) -> Run:
-    settings.setdefault("max_new_tokens", 40)
+    settings.setdefault("max_new_tokens", 32)
     extra = {k: settings.pop(k) for k in ("cache_rows", "cancel") if k in settings}
     s = Settings(method=method, engine=engine, **settings)
     run = Run(pair, prompt_ids=prompt or PROMPT, settings=s, record=record, **extra)
