@@ -65,7 +65,7 @@ class Cut:
         staged = (rows + 2 * self.room(bucket)) * (d + 8) * 2 + rows * (self.tile + 8) * 2
         received = -(-share // self.splits) * self.splits * ((d + 8) * 4 + 8) if self.cluster else 0
         nodes = (share + per - 2) // per + 1
-        return staged + 2 * self.ks * rows * 4 + received + nodes * n + 8
+        return staged + 2 * self.ks * rows * 4 + received + nodes * n + 24
 
     def fits(self, n: int, per: int, d: int, bucket: int) -> bool:
         """Whether the kernel takes n rows of ``per`` query heads per key/value head of size d in this cut."""
@@ -89,8 +89,10 @@ def cut(n: int, heads: int, groups: int, d: int, bucket: int, processors: int, c
     shares = -(-tiles // 3)
     mt = -(-tiles // shares)
     ks = min(8 if mt == 1 else 4, d // 16)
-    limit = PORTABLE_CLUSTER if cluster else 16
-    splits = next((s for s in (16, 8, 4, 2) if s <= limit and groups * shares * s <= processors), 2)
+    # Clusters must fit into the GPU's graphics processing clusters: about a fifth of the multiprocessors stay over.
+    room = processors * 4 // 5 if cluster else processors
+    choices = range(PORTABLE_CLUSTER, 1, -1) if cluster else (16, 8, 4, 2)
+    splits = next((s for s in choices if groups * shares * s <= room), 2)
     for un in (2, 1):
         for stages in (3, 2, 4, 6, 1):
             found = Cut(mt, ks, un, stages, splits, shares, cluster)

@@ -9,7 +9,8 @@
 //   3. by tiles of TK keys: S = QKᵀ (warp = 16 rows × its units), one maximum per row over the CTA, P to shared memory in
 //      bf16, O += PV (warp = 16 rows × its D/KS columns);
 //   4. sum over the splits: every CTA of the cluster sends its part of O to the row's owner, which adds them in order.
-//      Without clusters the parts go to device memory and `combine_splits` adds them.
+// The CTAs of a cluster also share the work of step 2: each prepares some of the queries and sends them to all. Without
+// clusters every CTA prepares all of its queries, the parts go to device memory and `combine_splits` adds them.
 // Products are m16n8k16 in bf16 with float32 sums; softmax in float32, base 2. RMSNorm rounds as Hugging Face does in
 // bf16 (normed value, then times weight); rotary is computed in float32 and rounded once.
 // Every sum runs in an order that N and length alone fix. With few rows the time is that of a chain of latencies and of
@@ -35,7 +36,8 @@
 #define LDO (D + 8)   // floats per row of a received part
 #define NODES ((SHARE + PER - 2) / PER + 1)
 #define TAIL_UNITS (((N + 30) / 16 + SPLITS - 1) / SPLITS)  // at most, in one CTA
-#define Q_PASSES ((SHARE + RPW - 1) / RPW)                  // a warp prepares RPW rows at a time
+#define SENDERS (CLUSTER ? SPLITS : 1)                      // CTAs that prepare queries for each other
+#define Q_PASSES (((SHARE + RPW - 1) / RPW + SENDERS - 1) / SENDERS)  // of this CTA; a warp prepares RPW rows at a time
 #define UNIT_PASSES (16 / RPW)
 #define PASSES ((Q_PASSES + 2 * TAIL_UNITS * UNIT_PASSES + WARPS - 1) / WARPS)  // at most, per warp
 #define BATCH (PASSES < 3 ? PASSES : 3)                                         // of them in flight
@@ -53,7 +55,7 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
                float2* part_stat, const void* next, long long next_bytes) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int split = blockIdx.x, g = blockIdx.y, z = blockIdx.z;
-  const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
+  const int tid = threadIdx.x, warp = __shfl_sync(0xffffffffu, tid >> 5, 0), lane = tid & 31;
 
   // Shared memory; `room` = rows of K (and of V) staged.
   const unsigned q_at = shared_address(shared);
@@ -62,24 +64,32 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
   float* const sum_of = top_of + ROWS * KS;                                                          // [ROWS, KS]
   float* const part = sum_of + ROWS * KS;                                                 // [OWNED, SPLITS, LDO]
   float2* const stat = reinterpret_cast<float2*>(part + CLUSTER * OWNED * SPLITS * LDO);  // [OWNED, SPLITS]
-  unsigned char* const seen = reinterpret_cast<unsigned char*>(stat + CLUSTER * OWNED * SPLITS);  // rows of the mask
+  const unsigned barriers = shared_address(stat + CLUSTER * OWNED * SPLITS);              // queries, parts: 8 bytes each
+  unsigned char* const seen = reinterpret_cast<unsigned char*>(stat + CLUSTER * OWNED * SPLITS) + 16;  // rows of the mask
 
   let_successor_start();
-#if CLUSTER
-  cluster_arrive();  // from here on neighbours may write into `part`
-#endif
   const int committed = (int)*length;
   const int row0 = z * SHARE, rows = min(SHARE, N * PER - row0), node0 = row0 / PER;
   const int t = lane % LPR, sub = lane / LPR;  // 16 bytes of a row, row of a pass
   const int turn = t % (LPR / 2) * 8;
+#if CLUSTER
+  const int owned = max(0, min(OWNED, rows - split * OWNED));  // rows that this CTA adds up
+  if (tid == 0) {
+    expect_bytes(barriers, rows * D * 2);
+    expect_bytes(barriers + 8, owned * SPLITS * (D * 4 + 8));
+  }
+  __syncwarp();
+  cluster_arrive();
+#endif
 
-  // Positions of the rows that this warp prepares: passes are queries first, then keys and values of the tail's units.
+  // Passes of this warp: queries first, then keys, then values of the tail's units. The positions of the queries:
+  auto query_row = [&](int pass) { return ((CLUSTER ? pass * SPLITS + split : pass) * RPW + sub); };
   int node_of[BATCH];
   size_t turn_at[BATCH];
 #pragma unroll
   for (int b = 0; b < BATCH; ++b) {
     const int pass = warp + b * WARPS;
-    node_of[b] = min(row0 + pass * RPW + sub, N * PER - 1) / PER;
+    node_of[b] = min(row0 + query_row(pass), N * PER - 1) / PER;
     if (pass < Q_PASSES) turn_at[b] = (size_t)positions[node_of[b]] * (D / 2) + turn;
   }
 #if NORM
@@ -99,54 +109,61 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
   const int units = max(0, (all_units - split + SPLITS - 1) / SPLITS), tiles = (units + TU - 1) / TU;
   bf16* const k_head = k_cache + (size_t)g * capacity * D;
   bf16* const v_head = v_cache + (size_t)g * capacity * D;
-  auto load = [&](unsigned to, const bf16* head, int tile) {
+  auto load = [&](int tile) {
     const int last = units - tile * TU, first = max(0, last - TU);
-    to += (tile % STAGES) * (TK * LD * 2) + sub * (LD * 2) + t * 16;
+    const unsigned to = (tile % STAGES) * (TK * LD * 2) + sub * (LD * 2) + t * 16;
 #pragma unroll 1
     for (int u = first + warp; u < last; u += WARPS) {
       const int key = (u * SPLITS + split) * 16 + sub, limit = committed - key;
       const unsigned at = to + (u - first) * (16 * LD * 2);
-      const bf16* from = head + (size_t)key * D + t * 8;
+      const size_t from = (size_t)key * D + t * 8;
 #pragma unroll
       for (int r = 0; r < 16; r += RPW)
-        if (r < limit) copy_16(at + r * (LD * 2), from + r * D);
+        if (r < limit) copy_16(k_at + at + r * (LD * 2), k_head + from + r * D);
+#pragma unroll
+      for (int r = 0; r < 16; r += RPW)
+        if (r < limit) copy_16(v_at + at + r * (LD * 2), v_head + from + r * D);
     }
     close_copies();
   };
 #pragma unroll 1
-  for (int i = 0; i < STAGES; ++i) {
-    load(k_at, k_head, i);
-    load(v_at, v_head, i);
-  }
+  for (int i = 0; i < STAGES; ++i) load(i);
 
   // Queries, then the tail's keys and values.
   {
     const int first_tail = max(0, (committed / 16 - split + SPLITS - 1) / SPLITS);  // unit of this CTA
     const int tail_passes = max(0, units - first_tail) * UNIT_PASSES;
     const int passes = Q_PASSES + 2 * tail_passes;
+#if CLUSTER
+    cluster_wait();  // every CTA's barriers are ready
+#endif
 #pragma unroll 1
     for (int p0 = warp; p0 < passes; p0 += BATCH * WARPS) {
       uint4 raw[BATCH];
       float4 turns[BATCH][4];
-      int key_of[BATCH];  // of tail rows; ≥ keys where there is none
+      int key_of[BATCH];  // of tail rows
+      bool live[BATCH];   // some row of the pass is real; the same for the whole warp
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
         const int pass = p0 + b * WARPS;
-        if (pass >= passes) continue;
-        if (pass >= Q_PASSES) {
-          const int in_tail = (pass - Q_PASSES) % max(tail_passes, 1);
-          const int unit = first_tail + in_tail / UNIT_PASSES, r = in_tail % UNIT_PASSES * RPW + sub;
-          key_of[b] = (unit * SPLITS + split) * 16 + r;
+        live[b] = pass < passes;
+        if (pass < Q_PASSES) {
+          live[b] = query_row(pass) - sub < rows;
+          if (p0 != warp && live[b]) {
+            node_of[b] = min(row0 + query_row(pass), N * PER - 1) / PER;
+            turn_at[b] = (size_t)positions[node_of[b]] * (D / 2) + turn;
+          }
+        } else if (pass < passes) {
+          const int in_tail = pass - Q_PASSES - (pass >= Q_PASSES + tail_passes ? tail_passes : 0);
+          key_of[b] = ((first_tail + in_tail / UNIT_PASSES) * SPLITS + split) * 16 + in_tail % UNIT_PASSES * RPW + sub;
+          live[b] = key_of[b] - sub < keys && key_of[b] - sub + RPW > committed;
           node_of[b] = max(0, min(key_of[b] - committed, N - 1));
-          if (pass < Q_PASSES + tail_passes) turn_at[b] = (size_t)positions[node_of[b]] * (D / 2) + turn;
-        } else if (p0 != warp) {
-          node_of[b] = min(row0 + pass * RPW + sub, N * PER - 1) / PER;
-          turn_at[b] = (size_t)positions[node_of[b]] * (D / 2) + turn;
+          if (live[b] && pass < Q_PASSES + tail_passes) turn_at[b] = (size_t)positions[node_of[b]] * (D / 2) + turn;
         }
       }
 #pragma unroll
       for (int b = 0; b < BATCH; ++b)
-        if (p0 + b * WARPS < Q_PASSES + tail_passes) {
+        if (live[b] && p0 + b * WARPS < Q_PASSES + tail_passes) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             turns[b][i] = *reinterpret_cast<const float4*>(cosines + turn_at[b] + i * 4);
@@ -157,17 +174,17 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
         const int pass = p0 + b * WARPS;
-        const int head = pass < Q_PASSES ? g * PER + (row0 + pass * RPW + sub) % PER
+        const int head = pass < Q_PASSES ? g * PER + (row0 + query_row(pass)) % PER
                          : pass < Q_PASSES + tail_passes ? PER * GROUPS + g : (PER + 1) * GROUPS + g;
-        if (pass < passes)
+        raw[b] = make_uint4(0, 0, 0, 0);
+        if (live[b])
           raw[b] = __ldcg(reinterpret_cast<const uint4*>(qkv + (node_of[b] * ((PER + 2) * GROUPS) + head) * D + t * 8));
       }
 #pragma unroll
       for (int b = 0; b < BATCH; ++b) {
         const int pass = p0 + b * WARPS;
-        if (pass >= passes) continue;
         uint4 value = raw[b];
-        if (pass < Q_PASSES + tail_passes) {
+        if (live[b] && pass < Q_PASSES + tail_passes) {
           unsigned x[4] = {raw[b].x, raw[b].y, raw[b].z, raw[b].w};
 #if NORM
           float square = 0.f;
@@ -197,17 +214,24 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
           value = make_uint4(done[0], done[1], done[2], done[3]);
         }
         if (pass < Q_PASSES) {
-          store_16(q_at + (pass * RPW + sub) * (LD * 2) + t * 16, value);  // rows beyond the share end in idle rows
-        } else {
+          const int row = query_row(pass);
+          const unsigned at = q_at + row * (LD * 2) + t * 16;
+#if CLUSTER
+          if (row < rows) {
+#pragma unroll
+            for (int c = 0; c < SPLITS; ++c) send_16(neighbour_address(at, c), value, neighbour_address(barriers, c));
+          }
+#else
+          if (row < rows) store_16(at, value);
+#endif
+        } else if (pass < passes && key_of[b] >= committed) {
           const bool is_value = pass >= Q_PASSES + tail_passes;
           const int unit = key_of[b] / (16 * SPLITS), tile = (units - 1 - unit) / TU;
           const int row = tile * TK + (unit - max(0, units - (tile + 1) * TU)) * 16 + key_of[b] % 16;
           if (key_of[b] >= keys) value = make_uint4(0, 0, 0, 0);  // weight zero times garbage could be NaN
-          if (key_of[b] >= committed) {
-            store_16((is_value ? v_at : k_at) + row * (LD * 2) + t * 16, value);
-            if (z == 0 && key_of[b] < keys)
-              *reinterpret_cast<uint4*>((is_value ? v_head : k_head) + (size_t)key_of[b] * D + t * 8) = value;
-          }
+          store_16((is_value ? v_at : k_at) + row * (LD * 2) + t * 16, value);
+          if (z == 0 && key_of[b] < keys)
+            *reinterpret_cast<uint4*>((is_value ? v_head : k_head) + (size_t)key_of[b] * D + t * 8) = value;
         }
       }
     }
@@ -222,7 +246,15 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
   float* const tops = top_of + (mt * 16 + gr) * KS;
   float* const sums = sum_of + (mt * 16 + gr) * KS;
 
+#if CLUSTER
+  wait_for_bytes(barriers);  // all queries are there; without keys too, since neighbours send to this CTA
+#else
+  __syncthreads();
+#endif
   unsigned a[D / 16][4];  // this warp's 16 queries
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k)
+    load_matrices(a[k], q_at + (mt * 16 + lane % 16) * (LD * 2) + (lane / 16) * 16 + k * 32);
   float o[COLUMNS / 8][4], top[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, sum[2] = {0.f, 0.f};
 #pragma unroll
   for (int j = 0; j < COLUMNS / 8; ++j)
@@ -233,52 +265,84 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
   for (int tile = 0; tile < tiles; ++tile) {
     if (tile > 0) {
       __syncthreads();  // nobody reads the oldest stage any more
-      load(k_at, k_head, tile - 1 + STAGES);
-      load(v_at, v_head, tile - 1 + STAGES);
+      load(tile - 1 + STAGES);
     }
-    wait_for_copies<2 * STAGES - 1>();
-    __syncthreads();  // K of this tile is there
-    if (tile == 0) {
-#pragma unroll
-      for (int k = 0; k < D / 16; ++k)
-        load_matrices(a[k], q_at + (mt * 16 + lane % 16) * (LD * 2) + (lane / 16) * 16 + k * 32);
-    }
+    wait_for_copies<STAGES - 1>();
+    __syncthreads();  // K and V of this tile are there
     const int last = units - tile * TU, first = max(0, last - TU), have = last - first;
     const unsigned stage = (tile % STAGES) * (TK * LD * 2);
 
-    float s[2 * UN][4], best[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY};
+    float s[(UN + 1) / 2 * 4][4], best[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY};
 #pragma unroll
-    for (int u = 0; u < UN; ++u) {
-      if (u * KS + ks < have) {
-        float(&x)[4] = s[2 * u];
-        float(&y)[4] = s[2 * u + 1];
-        x[0] = x[1] = x[2] = x[3] = y[0] = y[1] = y[2] = y[3] = 0.f;
+    for (int u = 0; u < UN; u += 2) {  // two units at a time, four chains of products
+      if (u * KS + ks >= have) break;
+      const unsigned at = k_lane + stage + u * (KS * 16 * LD * 2);
+      if (u + 1 < UN && (u + 1) * KS + ks < have) {
+        unsigned b[2][2][4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) s[2 * u + j][c] = 0.f;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) load_matrices(b[0][i], at + i * (KS * 16 * LD * 2));
 #pragma unroll
         for (int k = 0; k < D / 16; ++k) {
-          unsigned b[4];
-          load_matrices(b, k_lane + stage + u * (KS * 16 * LD * 2) + k * 32);
-          mma_16x8x16(x, a[k][0], a[k][1], a[k][2], a[k][3], b[0], b[1]);
-          mma_16x8x16(y, a[k][0], a[k][1], a[k][2], a[k][3], b[2], b[3]);
-        }
-        const int ahead = ((first + u * KS + ks) * SPLITS + split) * 16 - committed;  // of the tail's first key
-        if (ahead > -16) {
 #pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            const int node = (row0 + min(mt * 16 + gr + h * 8, rows - 1)) / PER;
+          for (int i = 0; i < 2; ++i) {
+            if (k + 1 < D / 16) load_matrices(b[(k + 1) % 2][i], at + i * (KS * 16 * LD * 2) + (k + 1) * 32);
+          }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-              const int j = ahead + i / 2 * 8 + 2 * q + i % 2;
-              bool sees = j < N;
-              if (mask != nullptr && j >= 0 && j < N) sees = seen[node * N + j - mask_from] != 0;
-              float& v = i / 2 ? y[2 * h + i % 2] : x[2 * h + i % 2];
-              if (!sees) v = NEGATIVE_INFINITY;
-            }
+          for (int i = 0; i < 2; ++i) {
+            const unsigned(&x)[4] = b[k % 2][i];
+            mma_16x8x16(s[2 * (u + i)], a[k][0], a[k][1], a[k][2], a[k][3], x[0], x[1]);
+            mma_16x8x16(s[2 * (u + i) + 1], a[k][0], a[k][1], a[k][2], a[k][3], x[2], x[3]);
           }
         }
+      } else {
+        unsigned b[2][4];
+        float odd[2][4];
 #pragma unroll
-        for (int h = 0; h < 2; ++h)
-          best[h] = fmaxf(fmaxf(fmaxf(x[2 * h], x[2 * h + 1]), fmaxf(y[2 * h], y[2 * h + 1])), best[h]);
+        for (int j = 0; j < 2; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) s[2 * u + j][c] = odd[j][c] = 0.f;
+        load_matrices(b[0], at);
+#pragma unroll
+        for (int k = 0; k < D / 16; ++k) {
+          if (k + 1 < D / 16) load_matrices(b[(k + 1) % 2], at + (k + 1) * 32);
+#pragma unroll
+          for (int j = 0; j < 2; ++j)
+            mma_16x8x16(k % 2 ? odd[j] : s[2 * u + j], a[k][0], a[k][1], a[k][2], a[k][3], b[k % 2][2 * j],
+                        b[k % 2][2 * j + 1]);
+        }
+#pragma unroll
+        for (int j = 0; j < 2; ++j)
+#pragma unroll
+          for (int c = 0; c < 4; ++c) s[2 * u + j][c] += odd[j][c];
       }
+    }
+#pragma unroll
+    for (int u = 0; u < UN; ++u) {
+      if (u * KS + ks >= have) break;
+      float(&x)[4] = s[2 * u];
+      float(&y)[4] = s[2 * u + 1];
+      const int ahead = ((first + u * KS + ks) * SPLITS + split) * 16 - committed;  // of the tail's first key
+      if (ahead > -16) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const int node = (row0 + min(mt * 16 + gr + h * 8, rows - 1)) / PER;
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int j = ahead + i / 2 * 8 + 2 * q + i % 2;
+            bool sees = j < N;
+            if (mask != nullptr && j >= 0 && j < N) sees = seen[node * N + j - mask_from] != 0;
+            float& v = i / 2 ? y[2 * h + i % 2] : x[2 * h + i % 2];
+            if (!sees) v = NEGATIVE_INFINITY;
+          }
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h)
+        best[h] = fmaxf(fmaxf(fmaxf(x[2 * h], x[2 * h + 1]), fmaxf(y[2 * h], y[2 * h + 1])), best[h]);
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -286,7 +350,7 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
       best[h] = fmaxf(best[h], __shfl_xor_sync(0xffffffffu, best[h], 2));
       if (q == 0) tops[h * 8 * KS + ks] = best[h] * scale;
     }
-    __syncthreads();
+    sync_group(1 + mt, KS * 32);
     float base[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -313,8 +377,7 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
             store_4(p_store + h * (8 * LDP * 2) + u * (KS * 32) + j * 16, pack_bf16(p0, p1));
           }
       }
-    wait_for_copies<2 * STAGES - 2>();
-    __syncthreads();  // P and V of this tile are there
+    sync_group(1 + mt, KS * 32);  // P of these 16 rows is there
 #pragma unroll 4
     for (int u = 0; u < have; ++u) {
       unsigned p[4];
@@ -341,9 +404,10 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
   }
   const int odd = q & 1, row = mt * 16 + gr + odd * 8;
 #if CLUSTER
-  cluster_wait();
-  const unsigned there = neighbour_address(shared_address(part + (row % OWNED * SPLITS + split) * LDO),
-                                           min(row / OWNED, SPLITS - 1));
+  const int owner = min(row / OWNED, SPLITS - 1);
+  const unsigned there =
+      neighbour_address(shared_address(part + (row % OWNED * SPLITS + split) * LDO + ks * COLUMNS + (q >> 1) * 4), owner);
+  const unsigned tell = neighbour_address(barriers + 8, owner);
 #else
   const size_t place = ((size_t)(g * SHARES + z) * SPLITS + split) * ROWS;
 #endif
@@ -351,35 +415,36 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
   for (int j = 0; j < COLUMNS / 8; ++j) {
     const float r0 = __shfl_xor_sync(0xffffffffu, odd ? o[j][0] : o[j][2], 1);
     const float r1 = __shfl_xor_sync(0xffffffffu, odd ? o[j][1] : o[j][3], 1);
-    const int column = ks * COLUMNS + j * 8 + (q >> 1) * 4;
     const float x0 = odd ? r0 : o[j][0], x1 = odd ? r1 : o[j][1], x2 = odd ? o[j][2] : r0, x3 = odd ? o[j][3] : r1;
     if (row < rows) {
 #if CLUSTER
-      neighbour_store_16(there + column * 4, x0, x1, x2, x3);
+      send_16(there + j * 32,
+              make_uint4(__float_as_uint(x0), __float_as_uint(x1), __float_as_uint(x2), __float_as_uint(x3)), tell);
 #else
-      *reinterpret_cast<float4*>(part_o + (place + row) * D + column) = make_float4(x0, x1, x2, x3);
+      *reinterpret_cast<float4*>(part_o + (place + row) * D + ks * COLUMNS + j * 8 + (q >> 1) * 4) =
+          make_float4(x0, x1, x2, x3);
 #endif
     }
   }
-  __syncthreads();
-#pragma unroll 1
-  for (int r = tid; r < rows; r += THREADS) {
+  sync_group(1 + mt, KS * 32);
+  const int r = mt * 16 + lane;
+  if (ks == 0 && lane < 16 && r < rows) {
     float all = 0.f;
 #pragma unroll
     for (int w = 0; w < KS; ++w) all += sum_of[r * KS + w];
 #if CLUSTER
-    neighbour_store_8(neighbour_address(shared_address(stat + r % OWNED * SPLITS + split), r / OWNED), top_of[r * KS], all);
+    send_8(neighbour_address(shared_address(stat + r % OWNED * SPLITS + split), r / OWNED), top_of[r * KS], all,
+           neighbour_address(barriers + 8, r / OWNED));
 #else
     part_stat[place + r] = make_float2(top_of[r * KS], all);
 #endif
   }
 #if CLUSTER
-  cluster_arrive();
-  cluster_wait();  // every part of the rows that this CTA owns is there
+  if (owned == 0) return;
+  wait_for_bytes(barriers + 8);  // every part of the rows that this CTA owns is there
 #pragma unroll 1
-  for (int i = tid; i < OWNED * (D / 4); i += THREADS) {
-    const int slot = i / (D / 4), column = i % (D / 4) * 4, r = split * OWNED + slot;
-    if (r >= rows) break;
+  for (int i = tid; i < owned * (D / 4); i += THREADS) {
+    const int slot = i / (D / 4), column = i % (D / 4) * 4;
     const float2* const st = stat + slot * SPLITS;
     float highest = st[0].x, all = 0.f, x[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll
@@ -394,7 +459,7 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
       x[2] = fmaf(weight, v.z, x[2]), x[3] = fmaf(weight, v.w, x[3]);
     }
     const float inverse = all > 0.f ? __fdividef(1.f, all) : 0.f;  // a row that sees nothing at all gives zeros, not NaN
-    const int at = row0 + r;
+    const int at = row0 + split * OWNED + slot;
     bf16* to = out + ((at / PER) * (GROUPS * PER) + g * PER + at % PER) * D + column;
     *reinterpret_cast<uint2*>(to) =
         make_uint2(pack_bf16(x[0] * inverse, x[1] * inverse), pack_bf16(x[2] * inverse, x[3] * inverse));

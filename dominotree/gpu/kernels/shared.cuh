@@ -59,7 +59,13 @@ __device__ __forceinline__ float power_of_2(float x) {
   return y;
 }
 
-// Clusters (sm_90): CTAs that run at the same time and may write to each other's shared memory.
+// A barrier for the warps of one group: id 1 … 15, all `threads` of them take part.
+__device__ __forceinline__ void sync_group(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+// Clusters (sm_90): CTAs that run at the same time and may send to each other's shared memory. A receiver announces the
+// bytes it expects on a transaction barrier and waits there; a sender needs no answer.
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
@@ -70,10 +76,30 @@ __device__ __forceinline__ unsigned neighbour_address(unsigned at, int rank) {
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(rank));
   return there;
 }
-__device__ __forceinline__ void neighbour_store_16(unsigned there, float a, float b, float c, float d) {
-  asm volatile("st.shared::cluster.v4.f32 [%0], {%1,%2,%3,%4};" ::"r"(there), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+// One thread: make the barrier ready for one round of `bytes`; neighbours may send once a cluster barrier has passed.
+__device__ __forceinline__ void expect_bytes(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-__device__ __forceinline__ void neighbour_store_8(unsigned there, float a, float b) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1,%2};" ::"r"(there), "f"(a), "f"(b) : "memory");
+__device__ __forceinline__ void wait_for_bytes(unsigned barrier) {
+  unsigned done = 0;
+  while (!done)
+    asm volatile(
+        "{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+        : "=r"(done)
+        : "r"(barrier)
+        : "memory");
+}
+// Sends to neighbour addresses; `barrier` lies in the same CTA as `there`.
+__device__ __forceinline__ void send_16(unsigned there, uint4 v, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1,%2,%3,%4}, [%5];" ::"r"(there),
+               "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void send_8(unsigned there, float a, float b, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1,%2}, [%3];" ::"r"(there),
+               "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(barrier)
+               : "memory");
 }
 #endif
