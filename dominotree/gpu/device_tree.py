@@ -43,6 +43,11 @@ class DeviceTree:
         self.ids, self.positions, self.mask = built.ids, built.positions, built.mask
         self._followed = True
 
+    def follow_anchor(self, anchor: Tensor, length: Tensor) -> None:
+        """For a verify of the anchor alone: its token and position are the engine's own tensors."""
+        self.ids, self.positions = anchor, length
+        self._followed = True
+
     def take(self, built: Any) -> None:
         """Copy the first rows of a device builder's larger tree, whose nodes all fit here."""
         size = self.rows - 1
