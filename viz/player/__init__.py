@@ -26,6 +26,7 @@ SCRIPTS = (
     "fold.js",
     "geometry.js",
     "glossary.js",
+    "labels.js",
     "tree.js",
     "panels.js",
     "pane.js",

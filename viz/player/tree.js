@@ -1,14 +1,16 @@
 /* The tree of one round as a Plotly figure: a trace of marks, a trace of labels, one path (shape) per kind of line. */
 (function (DP) {
   "use strict";
-  const { geometry, legible, plural, LARGE, escapePlotly, value, h, ANCHOR, BONUS, FONT, FAMILY, SIZES, BITS } = DP.parts;
+  const { geometry, legible, react, plural, LARGE, escapePlotly, value, h, ANCHOR, BONUS, FONT, FAMILY, SIZES, BITS } = DP.parts;
 
   const MARKS = ["ghost", "fine", "fineOnly", "tree", "only", "fold", "held", "anchor", "bonus"];
   const TEXTS = ["ghost", "slight", "tree", "fold", "held", "anchor", "bonus", "ticks"];
-  const PATHS = ["ghost", "thin", "middle", "thick", "held", "next", "chipTree", "chipOnly", "chipHeld", "chipAnchor", "chipBonus"];
+  const PATHS = ["guide", "ghost", "thin", "middle", "thick", "held", "next", "chipTree", "chipOnly", "chipHeld", "chipAnchor", "chipBonus"];
   const MANY = 400; // ghosts beyond this are not drawn: their marks would only be a haze
   const AS_PATH = 16; // marks of one kind beyond which they are drawn as one path: Plotly takes 0.1 ms for each marker
   const CONFIG = { staticPlot: true, displayModeBar: false, displaylogo: false, responsive: false };
+  const whenIdle = window.requestIdleCallback || ((work) => setTimeout(work, 50)); // Safari has none
+  const cancelIdle = window.cancelIdleCallback || clearTimeout;
 
   /** Rounded box as a path of lines and curves (Plotly's shapes know no arcs). */
   function box(x0, y0, x1, y1, r) {
@@ -64,6 +66,8 @@
       this.refine = null; // (kinds, run, k, scorer, g) => void: last word on what is drawn (Present grows the tree with it)
       this.folding = false; // unlikely subtrees are one mark with a count
       this.opened = new Map(); // round -> nodes whose folded children were asked for
+      this.origin = null; // token of the output that the anchor is: the axis counts tokens instead of depth
+      this.guide = null; // depth before which a line marks the text position that both trees share
       this.current = null;
       this.onHover = onHover;
       this.over = null;
@@ -201,12 +205,19 @@
         if (g.narrow) this.host.style.setProperty("--dp-tree-rows", `${height}px`);
       }
       const figure = this.figure(g, kinds);
-      Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
+      react(this.plot, figure, CONFIG);
       this.current = { run, k, scorer, g, kinds, node: selected };
       this.select(selected);
       this.setHover(null);
       this.showFolding(g, kinds);
       if (before && before.run === run && before.k === k && before.scorer !== scorer) this.showChange(before, g, kinds);
+      this.lookAhead(run, before && before.run === run && before.k > k ? k - 1 : k + 1);
+    }
+
+    /** While the visitor looks, find out where the points of the round go that will probably be next. */
+    lookAhead(run, k) {
+      cancelIdle(this.idle);
+      if (run.rounds[k]) this.idle = whenIdle(() => this.current && this.current.run === run && this.geometryOf(run, k));
     }
 
     /** What each point is under this scorer: in its tree, on the path it holds of the coming text, only in it. */
@@ -295,12 +306,15 @@
         put(g.n + 1, kind[g.n + 1]);
         write(g.n + 1, kind[g.n + 1]);
       }
-      for (const tick of g.ticks) {
-        if (!tick.text) continue;
+      g.ticks.forEach((tick, depth) => {
+        const text = this.origin === null ? tick.text : String(this.origin + depth);
+        if (!text) return;
         texts.ticks.x.push(tick.x - 3);
         texts.ticks.y.push(tick.y);
-        texts.ticks.text.push(tick.text);
-      }
+        texts.ticks.text.push(text);
+      });
+      const guide = this.guide !== null && g.bus && g.bus[this.guide];
+      if (guide) paths.guide.push(`M${guide.toFixed(1)} 2V${g.height - 20}`);
 
       const solid = own; // filled: it happened; outlined: it would have been held
       const heldMark = g.chips ? 9 : g.narrow ? 13 : 11;
@@ -327,6 +341,7 @@
         ticks: { color: c.faint, size: 13 },
       };
       const lines = {
+        guide: { color: c.accent, width: 1.5, dash: "2px,4px" },
         ghost: { color: c["line-strong"], width: 1, dash: "2px,3px" },
         thin: { color: c["line-strong"], width: 1 },
         middle: { color: c["line-strong"], width: 1.8 },
@@ -374,6 +389,7 @@
         },
         {
           ...common,
+          type: "tokens", // labels.js
           mode: "text",
           name: "labels",
           textposition: "middle right",
@@ -480,6 +496,7 @@
     }
 
     destroy() {
+      cancelIdle(this.idle);
       Plotly.purge(this.plot);
     }
   }
