@@ -1,8 +1,7 @@
 """Whole forwards of target and drafter from own kernels: bf16, static shapes, capturable, nothing on the host.
 
-Per decoder layer five kernels: qkv product, tree attention, output product, gate-up product with SwiGLU, down product.
-Norms and residual sums are part of the products (``kernels/gemm.cu``). Every weight is read once; while one kernel ends,
-the next one's weights are already on their way. Residual rows are bf16 with float32 statistics, as the checkpoints were
+Per decoder layer two kernels: tree attention, and a block of four products (output, gate-up with SwiGLU, down, the next
+layer's qkv) through which the weights stream without a stop. Norms and residual sums are part of the products. Residual rows are bf16 with float32 statistics, as the checkpoints were
 trained; logits are float32 sums that are not rounded to bf16.
 """
 
@@ -11,14 +10,14 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from dominotree.gpu.attention import TreeAttention, rotary_tables
-from dominotree.gpu.gemm import BF16, FLOAT, MAX_ROWS, RESIDUAL, SWIGLU, Product, Residual
+from dominotree.gpu.block import LEAST_STAGES, Block, Op, ring_stages
+from dominotree.gpu.gemm import BF16, FLOAT, MAX_ROWS, RESIDUAL, SHARED_LIMIT, SWIGLU, Product, Residual
 from dominotree.gpu.nvrtc import Kernel
 from dominotree.model import DecoderLayer, KVCache, ModelConfig
 
@@ -28,16 +27,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Ahead:
-    """Bytes of the coming product's weights that a kernel asks into L2 as it ends (chosen on an H200)."""
-
-    output: int = 12 << 20  # while attention runs
-    gate_up: int = 0
-    down: int = 0
-    qkv: int = 0
 
 
 def unsupported(config: ModelConfig, dtype: torch.dtype, n: int, device: torch.device) -> str | None:
@@ -85,13 +74,12 @@ class DecoderStack:
 
     def __init__(
         self, config: ModelConfig, layers: list[DecoderLayer], final_norm: Tensor, n: int, cache: KVCache, bucket: int,
-        features: Tensor | None = None, feature_layers: tuple[int, ...] = (), ahead: Ahead | None = None,
-        pdl: bool = True, tables: tuple[Tensor, Tensor] | None = None,
+        features: Tensor | None = None, feature_layers: tuple[int, ...] = (), pdl: bool = True,
+        room: int = 0, tables: tuple[Tensor, Tensor] | None = None,
     ) -> None:  # fmt: skip
         """``features`` bf16 [n, F] receives the raw outputs of ``feature_layers``; ``tables``: see ``rotary_tables``."""
         device = cache.k.device
         self.config, self.layers, self.n, self.pdl = config, layers, n, pdl
-        self.ahead = ahead or Ahead()
         self.attention = TreeAttention(config, n, cache, bucket, pdl=pdl, tables=tables)
 
         def empty(width: int) -> Tensor:
@@ -101,59 +89,54 @@ class DecoderStack:
         self.projected = empty(layers[0].qkv.shape[0])
         self.mixed = empty(config.num_heads * config.head_dim)
         self.act = empty(config.intermediate_size)
-        self.products: list[tuple[Product, Product, Product, Product]] = []
         # The squares of the stream come in segments whose width the writer fixes: embeddings 1, products their own.
         middle, end = Residual(stream.h, stream.scaled, stream.squares), stream
         first = Residual(stream.h, stream.scaled, stream.squares, segments=1)
         eps = config.rms_norm_eps
+        self.first = Product(
+            layers[0].qkv, stream.scaled, BF16, self.projected, normed=first, eps=eps, pdl=pdl
+        )
+        self.counters = torch.zeros(len(layers), 3, device=device, dtype=torch.int32)
+        beside = (
+            SHARED_LIMIT - self.attention.shared - 4096
+        )  # the attention before a block may still be there
+        self.room = room or (beside if ring_stages(n, beside) > LEAST_STAGES else SHARED_LIMIT - 2048)
+        self.blocks: list[Block] = []
         for i, layer in enumerate(layers):
             following = layers[i + 1].input_norm if i + 1 < len(layers) else final_norm
             kept = None
             if features is not None and i in feature_layers:
                 at = feature_layers.index(i) * config.hidden_size
                 kept = features[:, at : at + config.hidden_size]
-            out = Product(layer.o, self.mixed, RESIDUAL, into=middle, next_norm=layer.post_norm, pdl=pdl)
-            down = Product(
-                layer.down, self.act, RESIDUAL, into=end, next_norm=following, features=kept, pdl=pdl
-            )
-            qkv = Product(
-                layer.qkv,
-                stream.scaled,
-                BF16,
-                self.projected,
-                normed=first if i == 0 else end,
-                eps=eps,
-                pdl=pdl,
-            )
-            gate_up = Product(layer.gate_up, stream.scaled, SWIGLU, self.act, normed=middle, eps=eps, pdl=pdl)
-            self.products.append((qkv, out, gate_up, down))
+            ops = [
+                Op(layer.o, self.mixed, RESIDUAL, into=middle, next_norm=layer.post_norm),
+                Op(layer.gate_up, stream.scaled, SWIGLU, self.act, normed=middle, eps=eps),
+                Op(layer.down, self.act, RESIDUAL, into=end, next_norm=following, features=kept),
+            ]
+            if i + 1 < len(layers):
+                ops.append(Op(layers[i + 1].qkv, stream.scaled, BF16, self.projected, normed=end, eps=eps))
+            self.blocks.append(Block(ops, self.counters[i], self.room, pdl))
 
     def launch(
-        self, ids: Tensor, table: Tensor, positions: Tensor, mask: Tensor | None, length: Tensor, last: Tensor | None = None
+        self, ids: Tensor, table: Tensor, positions: Tensor, mask: Tensor | None, length: Tensor
     ) -> Residual:  # fmt: skip
         """Rows ``ids`` int64 [n] at ``positions`` int64 [n] -> the stream, scaled by the final norm's weight.
 
-        table bf16 [V, h]; mask bool [n, n] or None for all; length int64 [1]; ``last``: the weight read afterwards.
+        table bf16 [V, h]; mask bool [n, n] or None for all; length int64 [1].
         """
-        stream, layers, ahead = self.stream, self.layers, self.ahead
+        stream, layers = self.stream, self.layers
+        self.counters.zero_()
         _launch_rows(
             self.n, stream.h, ids, table, layers[0].input_norm, self.config.rms_norm_eps, stream.scaled,
             stream.squares, self.pdl,
         )  # fmt: skip
-        for i, (layer, (qkv, out, gate_up, down)) in enumerate(zip(layers, self.products, strict=True)):
-            qkv(layer.o, _fit(layer.o, ahead.output))
+        self.first()
+        for i, (layer, block) in enumerate(zip(layers, self.blocks, strict=True)):
             self.attention.launch(
                 self.projected, i, layer.q_norm, layer.k_norm, positions, mask, length, self.mixed
             )
-            out(layer.gate_up, _fit(layer.gate_up, ahead.gate_up))
-            gate_up(layer.down, _fit(layer.down, ahead.down))
-            following = layers[i + 1].qkv if i + 1 < len(layers) else last
-            down(following, _fit(following, ahead.qkv))
+            block()
         return stream
-
-
-def _fit(weight: Tensor | None, most: int) -> int:
-    return 0 if weight is None else min(most, weight.numel() * weight.element_size())
 
 
 class KernelTarget:
@@ -180,7 +163,7 @@ class KernelTarget:
 
     def verify(self, ids: Tensor, positions: Tensor, mask: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
         """ids, positions int64 [n], mask bool [n, n], length int64 [1] -> the buffers; K/V land behind ``length``."""
-        self.stack.launch(ids, self.target.embedding, positions, mask, length, last=self.target.head)
+        self.stack.launch(ids, self.target.embedding, positions, mask, length)
         self.head()
         return self.logits, self.features
 
@@ -219,7 +202,7 @@ class KernelDraft:
         drafter, target, c = self.drafter, self.drafter.target, self.drafter.config.model
         self.ids[:1].copy_(anchor)
         torch.add(self.offsets, length, out=self.positions)
-        stream = self.stack.launch(self.ids, target.embedding, self.positions, None, length, last=target.head)
+        stream = self.stack.launch(self.ids, target.embedding, self.positions, None, length)
         _launch_rows(len(self.z), stream.h, None, None, drafter.norm, c.rms_norm_eps, self.z, None, self.pdl)
         self.head()
         return self.z[self.first :], self.base_logits

@@ -106,20 +106,27 @@ def candidates(n: int, rows: int, columns: int, epilogue: int, processors: int) 
     return sorted(found, key=lambda p: p.cost)
 
 
-def tensor_map(matrix: Tensor, box_rows: int) -> Tensor:
-    """A TMA descriptor (128 bytes on the device) of a bf16 matrix [rows, K], boxes of ``box_rows`` × 64 columns."""
+def tensor_map(matrix: Tensor, box_rows: int, depth: int = 0) -> Tensor:
+    """A TMA descriptor (128 bytes on the device) of a bf16 matrix [rows, K], boxes of ``box_rows`` × 64 columns.
+
+    With ``depth`` the map is [K / 64, rows, 64] and a box holds ``depth`` blocks of 64 columns one after the other.
+    """
     driver, _ = bindings()
     rows, columns = matrix.shape
     u64, u32 = driver.cuuint64_t, driver.cuuint32_t
+    pitch, block = matrix.stride(0) * 2, K_BLOCK * 2
+    sizes, strides, box = [columns, rows], [pitch], [K_BLOCK, box_rows]
+    if depth:
+        sizes, strides, box = [K_BLOCK, rows, columns // K_BLOCK], [pitch, block], [K_BLOCK, box_rows, depth]
     encoded = check(
         driver.cuTensorMapEncodeTiled(
             driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-            2,
+            len(sizes),
             matrix.data_ptr(),
-            [u64(columns), u64(rows)],
-            [u64(matrix.stride(0) * 2)],
-            [u32(K_BLOCK), u32(box_rows)],
-            [u32(1), u32(1)],
+            [u64(x) for x in sizes],
+            [u64(x) for x in strides],
+            [u32(x) for x in box],
+            [u32(1) for _ in box],
             driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
             driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
             driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,

@@ -129,6 +129,27 @@ class Kernel:
             self._function = check(driver.cuModuleGetFunction(self._module, self.entry.encode()))
         return self._function
 
+    def most_clusters(self, threads: int, smem: int, cluster: int) -> int:
+        """Clusters of ``cluster`` CTAs that the device can hold at once; what a kernel with a grid barrier may launch."""
+        driver, _ = bindings()
+        function = self._load()
+        self._allow(function, smem)
+        config = driver.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = cluster, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+        config.sharedMemBytes = smem
+        attribute = _cluster(driver, cluster)
+        config.attrs, config.numAttrs = [attribute], 1
+        return int(check(driver.cuOccupancyMaxActiveClusters(function, config)))
+
+    def _allow(self, function: Any, smem: int) -> None:
+        """Let the kernel use ``smem`` bytes of dynamic shared memory."""
+        driver, _ = bindings()
+        if smem > max(self._smem, 48 * 1024):
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            check(driver.cuFuncSetAttribute(function, attribute, smem))
+            self._smem = smem
+
     def launch(
         self, grid: int | tuple[int, ...], block: int | tuple[int, ...], *args: Any,
         smem: int = 0, pdl: bool = False, cluster: int = 1,
@@ -141,10 +162,7 @@ class Kernel:
         """
         driver, _ = bindings()
         function = self._load()
-        if smem > max(self._smem, 48 * 1024):
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            check(driver.cuFuncSetAttribute(function, attribute, smem))
-            self._smem = smem
+        self._allow(function, smem)
         values: list[Any] = []
         types: list[Any] = []
         for arg in args:
@@ -178,14 +196,19 @@ class Kernel:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             check(driver.cuFuncSetAttribute(function, attribute, 1))
         if cluster > 1:
-            attribute = driver.CUlaunchAttribute()
-            attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-            attribute.value.clusterDim.x = cluster
-            attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
-            attributes.append(attribute)
+            attributes.append(_cluster(driver, cluster))
         if attributes:
             config.attrs, config.numAttrs = attributes, len(attributes)
         check(driver.cuLaunchKernelEx(config, function, (tuple(values), tuple(types)), 0))
+
+
+def _cluster(driver: Any, ctas: int) -> Any:
+    """The launch attribute for clusters of ``ctas`` CTAs along x."""
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value.clusterDim.x = ctas
+    attribute.value.clusterDim.y = attribute.value.clusterDim.z = 1
+    return attribute
 
 
 def _three(size: int | tuple[int, ...]) -> tuple[int, int, int]:

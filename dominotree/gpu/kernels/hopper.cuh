@@ -67,6 +67,14 @@ __device__ __forceinline__ void tma_load(unsigned to, const void* map, int x, in
       : "memory");
 }
 
+// The same of a three-dimensional map [block of 64 columns][row][64]: `y` the row, `z` the first block.
+__device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, int y, int z, unsigned long long* bar) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(map), "r"(0), "r"(y), "r"(z), "r"(shared_address(bar))
+      : "memory");
+}
+
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -109,6 +117,25 @@ __device__ __forceinline__ void wgmma_wait(float (&acc)[SIZE]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 #pragma unroll
   for (int i = 0; i < SIZE; ++i) asm volatile("" : "+f"(acc[i])::"memory");
+}
+
+// The same for several chains of sums.
+template <int CHAINS, int SIZE>
+__device__ __forceinline__ void wgmma_fences(float (&acc)[CHAINS][SIZE]) {
+#pragma unroll
+  for (int c = 0; c < CHAINS; ++c)
+#pragma unroll
+    for (int i = 0; i < SIZE; ++i) asm volatile("" : "+f"(acc[c][i])::"memory");
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+template <int PENDING, int CHAINS, int SIZE>
+__device__ __forceinline__ void wgmma_waits(float (&acc)[CHAINS][SIZE]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#pragma unroll
+  for (int c = 0; c < CHAINS; ++c)
+#pragma unroll
+    for (int i = 0; i < SIZE; ++i) asm volatile("" : "+f"(acc[c][i])::"memory");
 }
 
 // acc[64 × NTOK] += A[64 × 16] · B[NTOK × 16]ᵀ, bf16 with float32 sums, one instruction per width.

@@ -1,0 +1,354 @@
+// Several dependent products in one persistent kernel: what lies between two attentions of a decoder,
+// output -> gate-up -> down -> next layer's qkv, without ever letting the stream of weights stop.
+//
+// The parts are those of gemm.cu (TMA ring, wgmma, sums over a cluster in a fixed order). Here one warp streams W through
+// all products, running ahead as far as the ring reaches; a second one adds X as soon as the product before is complete
+// on all multiprocessors (a counter in device memory); two warps sum the squares for RMSNorm meanwhile. Tiles are as
+// high as the shape needs (R rows per warpgroup, not 64) so that every multiprocessor gets the same share.
+//
+// All CTAs must be resident: one per multiprocessor at most. Defines: NTOK, STAGES, C, LEAD, PDL, MAX_ROWS_W (rows of W
+// per stage).
+#include "common.cuh"
+#include "hopper.cuh"
+
+#define DEPTH 2  // blocks of 64 columns per stage: fewer, larger stages, as each costs its handshake
+#define W_BYTES (MAX_ROWS_W * DEPTH * 128)
+#define X_BYTES (NTOK * DEPTH * 128)
+#define STAGE_BYTES (W_BYTES + X_BYTES)
+#define PITCH (MAX_ROWS_W + 4)
+#define CONSUMERS 256
+#define MAX_OPS 4
+#ifdef TRACE  // clock of every step of every CTA, for finding out where the time goes
+#define TRACE_ARG , long long* trace
+#define STAMP(op, step) if (tid == 0) trace[((size_t)blockIdx.x * MAX_OPS + (op)) * 8 + (step)] = clock64()
+#else
+#define TRACE_ARG
+#define STAMP(op, step)
+#endif
+#define BATCH 3  // tokens that a warp finishes together
+#define CHAINS (NTOK <= 24 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
+
+struct Op {  // one product; 128 bytes, as packed by gpu/block.py
+  const void* w_map;
+  const void* x_map;
+  void* y;
+  const float* squares_in;
+  bf16* scaled_out;
+  const bf16* next_norm;
+  float* squares_out;
+  bf16* features;
+  int* wait;  // counter of the product before, null for the first
+  int* done;
+  int feature_pitch, epilogue, segments_in, n_out;  // n_out: rows of W
+  int k, rows, splits, tiles;                       // rows per warpgroup
+  int base;                                         // which group of CTAs takes tile 0
+  float eps;
+  int pad[2];
+};
+
+__device__ __forceinline__ void wait_counter(const int* counter, int target) {
+  int seen;
+  unsigned tries = 0;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+    if (++tries > (1u << 24)) __trap();
+  } while (seen < target);
+}
+
+struct Walk {  // this CTA's tiles of one product
+  int group, groups, member, first, kb_begin, kb_end;
+  __device__ Walk(const Op& op, int ctas) {
+    int c = op.splits, cta = blockIdx.x;
+    groups = ctas / c, group = cta / c, member = cta % c;
+    first = (group - op.base % groups + groups) % groups;
+    int blocks = (op.k / 64 + DEPTH - 1) / DEPTH;
+    kb_begin = member * blocks / c, kb_end = (member + 1) * blocks / c;
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op* ops, int count, int n TRACE_ARG) {
+  extern __shared__ unsigned char dynamic[];
+  __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], ready, done, scaled;
+  __shared__ float scale[2][NTOK];
+  __shared__ __align__(16) Op op_of[MAX_OPS];
+  const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, ctas = gridDim.x;
+  const unsigned ring = (shared_address(dynamic) + 1023) / 1024 * 1024;
+  float* red = reinterpret_cast<float*>(dynamic + (ring - shared_address(dynamic)) + STAGES * STAGE_BYTES);
+
+  for (int i = tid; i < count * (int)sizeof(Op) / 4; i += CONSUMERS + 128)
+    reinterpret_cast<int*>(op_of)[i] = __ldg(reinterpret_cast<const int*>(ops) + i);
+  if (tid == 0) {
+    for (int s = 0; s < STAGES; ++s) {
+      barrier_init(&full[s], 2);  // W and X
+      barrier_init(&empty[s], 2);
+    }
+    barrier_init(&ready, C);
+    barrier_init(&done, C);
+    barrier_init(&scaled, 2);
+    barriers_visible();
+  }
+  __syncthreads();
+  cluster_arrive();
+
+  if (warp >= CONSUMERS / 32) {
+    const int role = warp - CONSUMERS / 32;
+    if (role == 0 && lane == 0) {  // ------------------------------------------------------------- W
+      int total = 0;
+      for (int o = 0; o < count; ++o) {
+        Walk w(op_of[o], ctas);
+        if (w.first < op_of[o].tiles)
+          total += ((op_of[o].tiles - w.first + w.groups - 1) / w.groups) * (w.kb_end - w.kb_begin);
+      }
+      const int trigger = max(0, total - LEAD);
+      int slot = 0, issued = 0;
+      unsigned parity = 1;  // the first round over the ring finds it empty
+      if (total == 0) let_successor_start();
+      for (int o = 0; o < count; ++o) {
+        const Op& op = op_of[o];
+        Walk w(op, ctas);
+        const int height = op.rows, second = op.epilogue == 3 ? op.n_out / 2 : height;
+        const int step = op.epilogue == 3 ? height : 2 * height, tiles = op.tiles;
+        const void* w_map = op.w_map;
+        for (int tile = w.first; tile < tiles; tile += w.groups)
+          for (int kb = w.kb_begin; kb < w.kb_end; ++kb) {
+            if (issued++ == trigger) let_successor_start();
+            barrier_wait(&empty[slot], parity);
+            const unsigned at = ring + slot * STAGE_BYTES;
+            barrier_expect(&full[slot], 2 * height * DEPTH * 128);
+            tma_load_blocks(at, w_map, tile * step, kb * DEPTH, &full[slot]);
+            tma_load_blocks(at + height * DEPTH * 128, w_map, tile * step + second, kb * DEPTH, &full[slot]);
+            if (++slot == STAGES) slot = 0, parity ^= 1;
+          }
+      }
+    } else if (role == 1 && lane == 0) {  // -------------------------------------------------------- X
+      wait_for_predecessor();
+      int slot = 0;
+      unsigned parity = 1;
+      for (int o = 0; o < count; ++o) {
+        const Op& op = op_of[o];
+        Walk w(op, ctas);
+        if (op.wait) {
+          wait_counter(op.wait, ctas);
+          asm volatile("fence.proxy.async.global;" ::: "memory");  // written by stores, read by TMA
+        }
+        const void* x_map = op.x_map;
+        const int tiles = op.tiles;
+        for (int tile = w.first; tile < tiles; tile += w.groups)
+          for (int kb = w.kb_begin; kb < w.kb_end; ++kb) {
+            barrier_wait(&empty[slot], parity);
+            barrier_expect(&full[slot], X_BYTES);
+            tma_load_blocks(ring + slot * STAGE_BYTES + W_BYTES, x_map, 0, kb * DEPTH, &full[slot]);
+            if (++slot == STAGES) slot = 0, parity ^= 1;
+          }
+      }
+    } else if (role >= 2) {  // --------------------------------------------------------------------- squares
+      wait_for_predecessor();
+      for (int o = 0; o < count; ++o) {
+        const Op& op = op_of[o];
+        if (op.squares_in == nullptr) continue;
+        const float* squares = op.squares_in;
+        const int segments = op.segments_in;
+        if (op.wait) wait_counter(op.wait, ctas);
+        for (int token0 = (role - 2) * 4; token0 < n; token0 += 8) {
+          float sum[4] = {0.f, 0.f, 0.f, 0.f};
+          for (int s0 = lane; s0 < segments; s0 += 128) {
+            float part[4][4];
+#pragma unroll
+            for (int u = 0; u < 4; ++u)  // all loads first, then the sums
+#pragma unroll
+              for (int q = 0; q < 4; ++q)
+                part[u][q] = s0 + u * 32 < segments && token0 + q < n
+                                 ? __ldcg(squares + (size_t)(s0 + u * 32) * n + token0 + q) : 0.f;
+#pragma unroll
+            for (int u = 0; u < 4; ++u)
+#pragma unroll
+              for (int q = 0; q < 4; ++q) sum[q] += part[u][q];
+          }
+#pragma unroll
+          for (int q = 0; q < 4; ++q) {
+#pragma unroll
+            for (int d = 16; d > 0; d >>= 1) sum[q] += __shfl_xor_sync(0xffffffffu, sum[q], d);
+            if (lane == 0 && token0 + q < n) scale[o & 1][token0 + q] = rsqrtf(sum[q] / op.k + op.eps);
+          }
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&scaled);
+      }
+    }
+    __syncwarp();
+    cluster_wait();
+    return;
+  }
+
+  // -------------------------------------------------------------------------------------------------- consumers
+  cluster_wait();
+  wait_for_predecessor();
+  const int wg = warp / 4, g = lane / 4, t = lane % 4;
+  const unsigned red_at = shared_address(red);
+  int slot = 0, sums_shared = 0, scales = 0;
+  unsigned parity = 0;
+  for (int o = 0; o < count; ++o) {
+    const Op& op = op_of[o];
+    Walk w(op, ctas);
+    const int height = op.rows, splits = op.splits;
+    const bool scaling = op.squares_in != nullptr;
+    bool scale_known = false;
+    STAMP(o, 0);
+    for (int tile = w.first; tile < op.tiles; tile += w.groups) {
+      float acc[CHAINS][NTOK / 2];
+#pragma unroll
+      for (int c = 0; c < CHAINS; ++c)
+#pragma unroll
+        for (int i = 0; i < NTOK / 2; ++i) acc[c][i] = 0.f;
+      int previous = -1;
+      for (int kb = w.kb_begin; kb < w.kb_end; ++kb) {
+        barrier_wait(&full[slot], parity);
+        if (kb == w.kb_begin && tile == w.first) STAMP(o, 1);
+        const unsigned at = ring + slot * STAGE_BYTES;
+        wgmma_fences(acc);
+#pragma unroll
+        for (int z = 0; z < DEPTH; ++z)
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            wgmma(acc[(z * 4 + k) % CHAINS], operand(at + (wg * DEPTH + z) * height * 128 + k * 32), operand(at + W_BYTES + z * NTOK * 128 + k * 32));
+        wgmma_commit();
+        wgmma_waits<1>(acc);
+        if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
+        previous = slot;
+        if (++slot == STAGES) slot = 0, parity ^= 1;
+      }
+      wgmma_waits<0>(acc);
+      if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
+
+      STAMP(o, 2);
+      if (sums_shared > 0) barrier_wait_cluster(&done, (sums_shared - 1) & 1);  // everyone has read my last sums
+      consumers_sync(CONSUMERS);
+#pragma unroll
+      for (int i = 0; i < NTOK / 2; ++i) {
+        int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
+        float sum = acc[0][i];
+#pragma unroll
+        for (int c = 1; c < CHAINS; ++c) sum += acc[c][i];
+        if (row < height) red[token * PITCH + wg * height + row] = sum;
+      }
+      consumers_sync(CONSUMERS);
+      const int wide = op.epilogue == 3 ? height : 2 * height;  // columns of Y in this tile
+      const int begin = w.member * wide / splits, share = (w.member + 1) * wide / splits - begin;
+      const int width = op.epilogue == 3 ? op.n_out / 2 : op.n_out;
+      if (splits > 1 && tid < C) barrier_arrive_remote(&ready, tid);
+      bf16 old[BATCH], weight;  // of the residual stream: on their way while the partner is waited for
+      auto fetch_old = [&](int token0, int column) {
+        column = min(column, width - 1);
+        weight = __ldg(op.next_norm + column);
+#pragma unroll
+        for (int q = 0; q < BATCH; ++q)
+          old[q] = __ldcg(reinterpret_cast<bf16*>(op.y) + (size_t)min(token0 + q, n - 1) * width + column);
+      };
+      if (op.epilogue == 2) fetch_old(warp * BATCH, tile * wide + begin + lane);
+      if (splits > 1) barrier_wait_cluster(&ready, sums_shared & 1);
+      if (scaling && !scale_known) {
+        barrier_wait(&scaled, scales & 1);
+        ++scales;
+        scale_known = true;
+      }
+      STAMP(o, 3);
+      const float* scale_of = scale[o & 1];
+      auto total = [&](int token, int row) {
+        const unsigned at = red_at + (token * PITCH + row) * 4;
+        float sum = 0.f;
+        if (splits == 1) {
+          sum = load_cluster<1>(at, 0);
+        } else {
+          float part[C];
+#pragma unroll
+          for (int c = 0; c < C; ++c) part[c] = load_cluster<C>(at, c);
+#pragma unroll
+          for (int c = 0; c < C; ++c) sum += part[c];
+        }
+        return scaling ? sum * scale_of[token] : sum;
+      };
+      if (op.epilogue == 2) {  // the residual stream: a warp takes BATCH tokens at a time
+        bf16* h = reinterpret_cast<bf16*>(op.y);
+        for (int token0 = warp * BATCH; token0 < n; token0 += CONSUMERS / 32 * BATCH) {
+          float square[BATCH];
+#pragma unroll
+          for (int q = 0; q < BATCH; ++q) square[q] = 0.f;
+          for (int j = lane; j < share; j += 32) {
+            const int column = tile * wide + begin + j;
+            if (token0 != warp * BATCH || j != lane) fetch_old(token0, column);
+            float value[BATCH], part[BATCH][C];
+#pragma unroll
+            for (int q = 0; q < BATCH; ++q) {  // all loads first, then the sums
+              const unsigned at = red_at + (min(token0 + q, n - 1) * PITCH + begin + j) * 4;
+              if (splits == 1) {
+                part[q][0] = load_cluster<1>(at, 0);
+              } else {
+#pragma unroll
+                for (int c = 0; c < C; ++c) part[q][c] = load_cluster<C>(at, c);
+              }
+            }
+#pragma unroll
+            for (int q = 0; q < BATCH; ++q) {
+              value[q] = part[q][0];
+              if (splits > 1)
+#pragma unroll
+                for (int c = 1; c < C; ++c) value[q] += part[q][c];
+            }
+            if (column < width) {
+              const float scale_next = __bfloat162float(weight);
+#pragma unroll
+              for (int q = 0; q < BATCH; ++q) {
+                if (token0 + q >= n) break;
+                const size_t place = (size_t)(token0 + q) * width + column;
+                const float sum = rounded(__bfloat162float(old[q]) + rounded(value[q]));
+                h[place] = __float2bfloat16(sum);
+                op.scaled_out[place] = __float2bfloat16(sum * scale_next);
+                if (op.features) op.features[(size_t)(token0 + q) * op.feature_pitch + column] = __float2bfloat16(sum);
+                square[q] += sum * sum;
+              }
+            }
+          }
+#pragma unroll
+          for (int q = 0; q < BATCH; ++q) {
+#pragma unroll
+            for (int d = 16; d > 0; d >>= 1) square[q] += __shfl_xor_sync(0xffffffffu, square[q], d);
+            if (lane == 0 && token0 + q < n)
+              op.squares_out[(size_t)(tile * splits + w.member) * n + token0 + q] = square[q];
+          }
+        }
+      } else {
+        bf16* y = reinterpret_cast<bf16*>(op.y);
+#pragma unroll 2
+        for (int i = tid; i < n * share; i += CONSUMERS) {
+          const int token = i / share, row = begin + i % share, column = tile * wide + row;
+          float value;
+          if (op.epilogue == 3) {
+            const float gate = rounded(total(token, row)), up = rounded(total(token, row + height));
+            value = rounded(gate / (1.f + __expf(-gate))) * up;
+          } else {
+            value = total(token, row);
+          }
+          if (column < width) y[(size_t)token * width + column] = __float2bfloat16(value);
+        }
+      }
+      if (splits > 1) {
+        consumers_sync(CONSUMERS);
+        if (tid < C) barrier_arrive_remote(&done, tid);
+        ++sums_shared;
+      }
+    }
+    if (scaling && !scale_known) {  // no tile of this product was ours: keep the phases in step
+      barrier_wait(&scaled, scales & 1);
+      ++scales;
+    }
+    STAMP(o, 4);
+    if (op.done) {
+      asm volatile("fence.proxy.async.global;" ::: "memory");
+      consumers_sync(CONSUMERS);
+      if (tid == 0) __threadfence();
+      if (tid == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(op.done) : "memory");
+    }
+    STAMP(o, 5);
+  }
+  if (sums_shared > 0) barrier_wait_cluster(&done, (sums_shared - 1) & 1);  // nobody reads this CTA's memory any more
+}
