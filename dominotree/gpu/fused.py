@@ -13,6 +13,7 @@ Qwen3-4B and 8B).
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -88,6 +89,12 @@ class Tree:
             self.mask,
             self.nan,
         ]
+
+
+#: A correction head's weights in the kernels' order, by (half, table): made once, shared by its builders.
+_WEIGHTS: weakref.WeakKeyDictionary[CorrectionHead, dict[tuple[bool, bool], tuple[Tensor, ...]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 class FusedBuilder:
@@ -180,57 +187,16 @@ class FusedBuilder:
             raise SettingsError(f"the fused builder computes in half or float32, not {precision!r}.")
         half = precision == "half"
         table = half if table is None else table
-        vocab, hidden = embedding.shape
+        hidden = embedding.shape[1]
         own, emb = head.w_hh.shape[1], head.w1_s.shape[0]
         gru, width = _up(own, 32), _up(emb, 8)
         self.gru, self._own = gru, own
         blocks = gru // 8
         columns = -(-width // blocks)
-        if half:
-            for what, weight in (("W_hh", head.w_hh), ("W1", head.w1_s), ("W2", head.w2)):
-                if float(weight.abs().max()) > HALF_MAX:
-                    raise SettingsError(f"{what} holds numbers beyond float16; use precision 'float32'.")
-
-        def padded(weight: Tensor, *shape: int) -> Tensor:
-            out = weight.new_zeros(shape)
-            out[tuple(slice(n) for n in weight.shape)] = weight
-            return out
-
-        # rows of a block: 8 units of r, of z, of n, then its columns of W1
-        hh = (
-            padded(head.w_hh.view(3, own, own), 3, gru, gru)
-            .view(3, blocks, 8, gru)
-            .transpose(0, 1)
-            .flatten(1, 2)
-        )
-        w1 = padded(head.w1_s, blocks * columns, gru).view(blocks, columns, gru)
-        rows = torch.cat((hh, w1), 1)
-        if half:
-            tiles = 3 + -(-columns // 8)
-            rows = padded(rows, blocks, tiles * 8, gru).view(blocks, tiles, 8, gru // 32, 4, 8)
-            self._gru_w1 = rows.permute(0, 3, 1, 2, 4, 5).contiguous().half()
-        else:
-            self._gru_w1 = rows.contiguous()
-        self._w1_z = padded(head.w1_z, width, hidden)
-        if half:
-            self._w2 = padded(head.w2.half(), vocab, width)
-        else:
-            self._w2 = head.w2 if width == emb else padded(head.w2, vocab, width)
-        w_ih = (
-            padded(head.w_ih.view(3, own, hidden), 3, gru, hidden).view(3, blocks, 8, hidden).transpose(0, 1)
-        )
-        if table:
-            self._inputs = torch.empty(
-                vocab, blocks, 3, 8, dtype=torch.float16 if half else torch.float32, device=self.device
-            )
-            w_ih = w_ih.flatten(0, 2)
-            for first in range(0, vocab, 8192):
-                part = F.linear(embedding[first : first + 8192].float(), w_ih)
-                if half:
-                    part = part.clamp(-HALF_MAX, HALF_MAX)
-                self._inputs[first : first + 8192] = part.view(-1, blocks, 3, 8)
-        else:
-            self._inputs = w_ih.contiguous()
+        kept = _WEIGHTS.setdefault(head, {})
+        if (half, table) not in kept:
+            kept[half, table] = self._weights(head, embedding, half, table, gru, width)
+        self._gru_w1, self._w1_z, self._w2, self._inputs = kept[half, table]
         m, budget, levels = common["M"], common["BUDGET"], common["LEVELS"]
         self._scratch = [
             self._counters,
@@ -259,6 +225,61 @@ class FusedBuilder:
             self._best = self._zeros(levels, dtype=torch.int64)
             self._parts = self._zeros(levels, blocks, 2)
         self._root = Kernel("grow.cu", "root_state", defines) if table else None
+
+    def _weights(
+        self, head: CorrectionHead, embedding: Tensor, half: bool, table: bool, gru: int, width: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The head's weights in the order of ``grow.cu``: W_hh with W1's state part, W1's level part, W2, W_ih or table."""
+        vocab, hidden = embedding.shape
+        own, emb = head.w_hh.shape[1], head.w1_s.shape[0]
+        blocks = gru // 8
+        columns = -(-width // blocks)
+        if half:
+            for what, weight in (("W_hh", head.w_hh), ("W1", head.w1_s), ("W2", head.w2)):
+                if float(weight.abs().max()) > HALF_MAX:
+                    raise SettingsError(f"{what} holds numbers beyond float16; use precision 'float32'.")
+
+        def padded(weight: Tensor, *shape: int) -> Tensor:
+            out = weight.new_zeros(shape)
+            out[tuple(slice(n) for n in weight.shape)] = weight
+            return out
+
+        # rows of a block: 8 units of r, of z, of n, then its columns of W1
+        hh = (
+            padded(head.w_hh.view(3, own, own), 3, gru, gru)
+            .view(3, blocks, 8, gru)
+            .transpose(0, 1)
+            .flatten(1, 2)
+        )
+        w1 = padded(head.w1_s, blocks * columns, gru).view(blocks, columns, gru)
+        rows = torch.cat((hh, w1), 1)
+        if half:
+            tiles = 3 + -(-columns // 8)
+            rows = padded(rows, blocks, tiles * 8, gru).view(blocks, tiles, 8, gru // 32, 4, 8)
+            gru_w1 = rows.permute(0, 3, 1, 2, 4, 5).contiguous().half()
+        else:
+            gru_w1 = rows.contiguous()
+        w1_z = padded(head.w1_z, width, hidden)
+        if half:
+            w2 = padded(head.w2.half(), vocab, width)
+        else:
+            w2 = head.w2 if width == emb else padded(head.w2, vocab, width)
+        w_ih = (
+            padded(head.w_ih.view(3, own, hidden), 3, gru, hidden).view(3, blocks, 8, hidden).transpose(0, 1)
+        )
+        if table:
+            inputs = torch.empty(
+                vocab, blocks, 3, 8, dtype=torch.float16 if half else torch.float32, device=self.device
+            )
+            w_ih = w_ih.flatten(0, 2)
+            for first in range(0, vocab, 8192):
+                part = F.linear(embedding[first : first + 8192].float(), w_ih)
+                if half:
+                    part = part.clamp(-HALF_MAX, HALF_MAX)
+                inputs[first : first + 8192] = part.view(-1, blocks, 3, 8)
+        else:
+            inputs = w_ih.contiguous()
+        return gru_w1, w1_z, w2, inputs
 
     # -- per round ------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ FORWARDS = ("auto", "static", "kernels")
 
 @dataclass(frozen=True)
 class Plan:
-    """``builder`` is None for ``ar`` and "chain" for a chain built inside the graph; ``forward`` may be "eager"."""
+    """``builder`` is None for ``ar``; "chain" is the reference's chain inside the graph; ``forward`` may be "eager"."""
 
     engine: str
     builder: str | None
@@ -74,12 +74,8 @@ def _builder(settings: Settings, target: Target, drafter: Drafter | None) -> str
     spec, wish = settings.spec, settings.builder
     if spec.kind == "ar":
         return None
-    if spec.kind == "chain":
-        if wish not in ("auto", "reference"):
-            raise SettingsError(f"builder {wish!r} builds trees; method {spec.name!r} drafts a chain.")
-        return "chain"
     if wish == "graph":
-        if spec.scorer != "conditional" or spec.adaptive:
+        if spec.kind != "tree" or spec.scorer != "conditional" or spec.adaptive:
             raise SettingsError(
                 f"builder 'graph' builds the trees of method 'dominotree', not of {spec.name!r}; use 'reference' or 'fused'."
             )
@@ -89,7 +85,9 @@ def _builder(settings: Settings, target: Target, drafter: Drafter | None) -> str
     reason = fused_unsupported(settings, target, drafter)
     if wish == "fused" and reason:
         raise SettingsError(f"builder 'fused' cannot be used here: {reason}; use 'reference'.")
-    return "reference" if wish == "reference" or reason else "fused"
+    if wish != "reference" and not reason:
+        return "fused"
+    return "chain" if spec.kind == "chain" else "reference"
 
 
 def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | None) -> str | None:
@@ -98,10 +96,14 @@ def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | Non
         return "it needs a CUDA device"
     from dominotree.gpu.fused import why_not
 
-    return no_compiler() or why_not(
-        settings.spec.scorer or "", hidden=target.config.hidden_size, vocab=target.vocab_size, budget=settings.budget,
-        children=settings.children_per_node, top_m=settings.top_m, full_row=settings.full_row,
-    )  # fmt: skip
+    s, shape = settings, {"hidden": target.config.hidden_size, "vocab": target.vocab_size}
+    if s.spec.kind == "chain":
+        reason = why_not(s.spec.scorer or "", budget=drafter.levels, children=1, top_m=1, **shape)
+    else:
+        reason = why_not(
+            s.spec.scorer or "", budget=s.budget, children=s.children_per_node, top_m=s.top_m, full_row=s.full_row, **shape
+        )  # fmt: skip
+    return no_compiler() or reason
 
 
 def precision(dtype: torch.dtype) -> str:

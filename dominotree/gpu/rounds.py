@@ -613,17 +613,13 @@ class StaticRun:
 
     def _whole(self, draft: Draft) -> Whole:
         """The round of a method whose builder runs on the device."""
-        run, engine = self.run, self.engine
-        owner = self._owner()
+        engine, owner = self.engine, self._owner()
         verify = self._verify(draft, owner=owner)
 
         def make() -> Whole:
-            drafter = draft.drafter
-            if run.method.kind == "chain":
-                return ChainRound(
-                    draft, verify, drafter.head if run.method.scorer == "conditional" else None
-                )
-            return FusedRound(draft, verify, self._fused_builder(drafter))
+            if self.plan.builder == "fused":
+                return FusedRound(draft, verify, self._fused_builder(draft.drafter))
+            return ChainRound(draft, verify, draft.head)
 
         made = engine.program(("whole", verify.number, draft.number), make)
         assert isinstance(made, Whole)
@@ -632,7 +628,7 @@ class StaticRun:
     def _owner(self) -> tuple[Any, ...]:
         """What a builder's tree buffers depend on."""
         run, s = self.run, self.run.settings
-        owner: tuple[Any, ...] = (run.method.kind, run.method.scorer, run.method.rule)
+        owner: tuple[Any, ...] = (run.method.kind, run.method.scorer, run.method.rule, self.plan.builder)
         if run.method.kind == "tree":
             owner += (s.budget, s.top_m, s.children_per_node, s.full_row)
         if run.calibration is not None:
@@ -644,8 +640,8 @@ class StaticRun:
 
         run, s, target = self.run, self.run.settings, self.engine.target
         builder = FusedBuilder(
-            scorer=run.method.scorer or "", levels=drafter.levels, vocab=target.vocab_size, budget=s.budget,
-            children=s.children_per_node, top_m=s.top_m,
+            scorer=run.method.scorer or "", kind=run.method.kind, levels=drafter.levels, vocab=target.vocab_size,
+            budget=s.budget, children=s.children_per_node, top_m=s.top_m,
             head=drafter.head if run.method.scorer != "marginal" else None, embedding=target.embedding,
             precision=plan_precision(target.dtype), adaptive=run.method.adaptive, z_dtype=drafter.fc.dtype,
             device=self.engine.device,
