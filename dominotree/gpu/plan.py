@@ -7,7 +7,7 @@ another choice made silently. The trace's header names what runs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import torch
 
@@ -26,6 +26,13 @@ BUILDERS = ("auto", "reference", "graph", "fused")
 LARGEST_SIZED = 129
 #: static: plain torch with fixed shapes. kernels: the bf16 kernels of ``gpu/forward.py``.
 FORWARDS = ("auto", "static", "kernels")
+
+
+class Shape(TypedDict):
+    """What the fused builder must know of a target."""
+
+    hidden: int
+    vocab: int
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | Non
         return "it needs a CUDA device"
     from dominotree.gpu.fused import why_not
 
-    s, shape = settings, {"hidden": target.config.hidden_size, "vocab": target.vocab_size}
+    s, shape = settings, Shape(hidden=target.config.hidden_size, vocab=target.vocab_size)
     if s.spec.kind == "chain":
         reason = why_not(s.spec.scorer or "", budget=drafter.levels, children=1, top_m=1, **shape)
     else:
