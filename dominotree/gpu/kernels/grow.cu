@@ -520,7 +520,7 @@ __device__ int select(Shared& s, const Scratch& g, const List& old, List& now, i
 
 // `logits` only takes the repair of rows without any finite entry; `root` float32 [GRU]; `anchor`, `position` int64 [1];
 // `limits` int32 [2]: levels and nodes allowed in this round.
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 grow(const u64* lists, const float2* sums, const int* flags, float* logits, const void* z, const float* root,
      const long long* anchor, const long long* position, const int* limits,
      const void* gru_w1, const float* w1_z, const void* w2, const void* input_weights, const void* embedding,
@@ -675,7 +675,7 @@ __device__ void whole_row(Shared& s, const Weights& w, const Scratch& g, int lev
 // The chain whose token at each level is the best of the whole vocabulary, as children of the levels for pop_levels():
 // `only` 1: Domino's chain, one child a level, scored over the whole row; 0: the static scorer, the candidates of each
 // level corrected for the chain's state. best u64 [LEVELS]; parts float2 [LEVELS, BLOCKS].
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 chain(const u64* lists, const float2* sums, const int* flags, float* logits, const void* z, const float* root,
       const void* gru_w1, const float* w1_z, const void* w2, const void* input_weights, const void* embedding,
       u32* barrier, int* ids, float* base, float* logz, void* state, float* u, double* child_score, int* child_token,
