@@ -92,7 +92,7 @@ class Engine:
     def reserve(self, rows: int) -> KVCache:
         """The target's cache with room for ``rows``, empty. A larger one drops every graph that knew the old one."""
         if rows > self.capacity:
-            self.programs.clear()
+            self.drop()
             self.contexts.clear()
             self.cache = None
             self.capacity = bucket_for(rows)
@@ -112,9 +112,15 @@ class Engine:
         if key not in self.programs:
             self.programs[key] = make()
             while len(self.programs) > MOST_PROGRAMS:
-                self.programs.popitem(last=False)
+                self.programs.popitem(last=False)[1].pieces.clear()
         self.programs.move_to_end(key)
         return self.programs[key]
+
+    def drop(self) -> None:
+        """Forget every program. Their pieces know them in turn, so the rings are cut: graph memory goes at once."""
+        for program in self.programs.values():
+            program.pieces.clear()
+        self.programs.clear()
 
     def forward(self, which: str, drafter: Drafter | None, rows: int) -> Forward:
         """The forward that a plan names, with verify buffers for ``rows``."""
