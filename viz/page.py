@@ -71,14 +71,31 @@ def _numbers(tab: str, sessions: Sessions) -> list[gr.Number | gr.Textbox]:
 _setting_names = ("budget", "top_m", "temperature", "seed", "max_new_tokens")
 
 
+def _split(variant: Any) -> tuple[Any, int | None]:
+    """Method and budget of a choice in Compare: "dominotree@64" -> ("dominotree", 64); no budget: None."""
+    method, _, budget = str(variant).partition("@")
+    return (method, int(budget)) if budget.isdecimal() else (variant, None)
+
+
 def _ticket(
-    sessions: Sessions, methods: list[Any], prompt: Any, values: tuple[Any, ...], request: gr.Request
+    sessions: Sessions,
+    methods: list[Any],
+    prompt: Any,
+    values: tuple[Any, ...],
+    request: gr.Request,
+    budgets: list[Any] | None = None,
 ) -> str:
-    """Queue a run for the visitor of this request; what the browser needs to follow it, or a sentence."""
+    """Queue a run for the visitor of this request; what the browser needs to follow it, or a sentence.
+
+    ``budgets``: one for each method, instead of that in ``values``.
+    """
     visitor = request.session_hash or f"direct-{next(_serial)}"
     shared = dict(zip(_setting_names, values, strict=True))
+    wishes = [{"method": method, **shared} for method in methods]
+    for wish, budget in zip(wishes, budgets or [], strict=False):
+        wish["budget"] = budget
     try:
-        job = sessions.submit(visitor, prompt, [{"method": method, **shared} for method in methods])
+        job = sessions.submit(visitor, prompt, wishes)
     except DominoTreeError as error:
         return json.dumps({"serial": next(_serial), "error": str(error)})
     return json.dumps(
@@ -104,13 +121,29 @@ def _compare_handler(sessions: Sessions) -> Callable[..., str]:
         left: Any, right: Any, prompt: Any, budget: Any, top_m: Any, heat: Any, seed: Any, new: Any,
         request: gr.Request,
     ) -> str:  # fmt: skip
-        return _ticket(sessions, [left, right], prompt, (budget, top_m, heat, seed, new), request)
+        sides = [_split(side) for side in (left, right)]
+        budgets = [own or budget for _, own in sides]
+        return _ticket(
+            sessions, [m for m, _ in sides], prompt, (budget, top_m, heat, seed, new), request, budgets
+        )
 
     return compare
 
 
 def _choices(groups: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], str | None]:
     return [(group["title"], group["key"]) for group in groups], groups[0]["key"] if groups else None
+
+
+def variants(groups: list[dict[str, Any]]) -> dict[str, str]:
+    """What Compare offers: every live method, then recorded runs of a method with a further budget."""
+    more = {run["variant"]: run["title"] for group in groups for run in group["runs"] if "@" in run["variant"]}
+    return {**LIVE_METHODS, **dict(sorted(more.items()))}
+
+
+def compared_group(groups: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The group that Compare opens with: it holds both methods; a recording on a GPU comes first."""
+    both = [g for g in groups if set(COMPARED) <= {run["method"] for run in g["runs"]}]
+    return next((g for g in both if g["device"].startswith("cuda")), (both or groups or [None])[0])
 
 
 def _live_controls(
@@ -127,7 +160,7 @@ def _live_controls(
                 parts["method"] = gr.Dropdown(
                     [(title, name) for name, title in LIVE_METHODS.items()],
                     value="dominotree",
-                    label="Method",
+                    label="Run it with",
                     filterable=False,
                     scale=0,
                     min_width=190,
@@ -184,7 +217,7 @@ def _explore(library: Library, sessions: Sessions) -> None:
             run = gr.Dropdown(
                 [(r["title"], r["id"]) for r in groups[0]["runs"]] if groups else [],
                 value=groups[0]["runs"][0]["id"] if groups else None,
-                label="Method",
+                label="Recorded with",
                 filterable=False,
                 min_width=210,
                 elem_id="explore-run-choice",
@@ -200,7 +233,7 @@ def _explore(library: Library, sessions: Sessions) -> None:
         None, [group, run], [run, live["prompt"]], js="(g, r) => DominoPage.pickGroup('explore', g, r)"
     )
     run.input(None, [run], None, js="(r) => { DominoPage.pickRun('explore', r); }")
-    player.submit(None, None, [group, run], js="() => DominoPage.menu('explore')")
+    player.submit(None, None, [group, run, live["prompt"]], js="() => DominoPage.menu('explore')")
     live["more"].click(None, js="() => { DominoPage.toggleSettings('explore'); }")
     gr.on(
         [live["run"].click, live["prompt"].submit],
@@ -221,13 +254,14 @@ def _explore(library: Library, sessions: Sessions) -> None:
 
 def _compare(library: Library, sessions: Sessions) -> None:
     groups = library.menu()
-    keys, first = _choices(groups)
-    methods = [(title, name) for name, title in LIVE_METHODS.items()]
+    keys, _ = _choices(groups)
+    opened = compared_group(groups)
+    methods = [(title, name) for name, title in variants(groups).items()]
     with gr.Row(elem_classes=["dt-bar"]):
         with gr.Row(elem_classes=["dt-group", "dt-recorded"]):
             group = gr.Dropdown(
                 keys,
-                value=first,
+                value=opened["key"] if opened else None,
                 label="Watch two runs",
                 filterable=False,
                 min_width=120,
@@ -244,7 +278,7 @@ def _compare(library: Library, sessions: Sessions) -> None:
                 )
                 for side, method in zip(("Left", "Right"), COMPARED, strict=True)
             ]
-        prompt = groups[0]["prompt"] if groups else DEFAULT_PROMPT
+        prompt = opened["prompt"] if opened else DEFAULT_PROMPT
         live = _live_controls(
             "compare", sessions, prompt, "Or run both on a prompt of your own", "Run both", with_method=False
         )
@@ -252,6 +286,7 @@ def _compare(library: Library, sessions: Sessions) -> None:
     player = _player("compare")
 
     group.input(None, [group], [live["prompt"]], js="(g) => DominoPage.pickPair('compare', {group: g})")
+    player.submit(None, None, [group, *sides], js="() => DominoPage.menu('compare')")
     for index, side in enumerate(sides):
         side.input(
             None,
@@ -287,8 +322,8 @@ def _lessons(library: Library, sessions: Sessions) -> None:
             "const file = (path) => new URL(path, document.baseURI).href;"
             "const { version } = JSON.parse(document.getElementById('dt-config').textContent);"
             "import(file(`player/${version}/lessons.js`)).then("
-            "() => DominoLessons.open(place, {styles: file(`player/${version}/lessons.css`),"
-            " data: file('lessons.json'), run: (id) => file(`recorded/${id}.json?v=${version}`)}),"
+            "() => DominoLinks.opened('lessons', DominoLessons.open(place, {styles: file(`player/${version}/lessons.css`),"
+            " data: file('lessons.json'), run: (id) => file(`recorded/${id}.json?v=${version}`)})),"
             "() => { place.textContent = 'The server does not answer: check that it is still running.'; });"
         ),
         apply_default_css=False,
@@ -307,7 +342,7 @@ def _benchmarks(library: Library, sessions: Sessions) -> None:
             "const file = (path) => new URL(path, document.baseURI).href;"
             "const folder = `player/${JSON.parse(document.getElementById('dt-config').textContent).version}/`;"
             "import(file(folder + 'benchmarks.js')).then("
-            "() => DominoBenchmarks.open(place, {styles: file(folder + 'benchmarks.css'), data: file('benchmarks.json')}),"
+            "() => DominoLinks.opened('benchmarks', DominoBenchmarks.open(place, {styles: file(folder + 'benchmarks.css'), data: file('benchmarks.json')})),"
             "() => { place.textContent = 'The server does not answer: check that it is still running.'; });"
         ),
         apply_default_css=False,
@@ -347,16 +382,21 @@ def build(library: Library, sessions: Sessions) -> gr.Blocks:
     return blocks
 
 
-def head(library: Library, sessions: Sessions, version: str) -> str:
-    """The top of the HTML: the player and the first recorded run begin to load before Gradio does."""
+def head(library: Library, sessions: Sessions, version: str, public_url: str = "") -> str:
+    """The top of the HTML: the player and the first recorded run begin to load before Gradio does.
+
+    ``public_url``: the page's address for others, in QR codes and copied links; "": where the visitor opened it.
+    """
     groups = library.menu()
     config = {
         "version": version,
         "groups": groups,
         "compared": COMPARED,
-        "methods": LIVE_METHODS,
+        "comparedGroup": (compared_group(groups) or {}).get("key"),
+        "methods": variants(groups),
         "live": sessions.engine.state != "off",
         "importBytes": sessions.limits.import_bytes,
+        "publicUrl": public_url,
     }
     embedded = json.dumps(config, ensure_ascii=False).replace("<", "\\u003c")
     first = f"recorded/{groups[0]['runs'][0]['id']}.json?v={version}" if groups else ""
@@ -369,7 +409,7 @@ def head(library: Library, sessions: Sessions, version: str) -> str:
         player.head(f"player/{version}/", defer=True),
         f'<link rel="stylesheet" href="shell/{version}/page.css" />',
         f'<script type="application/json" id="dt-config">{embedded}</script>',
-        f'<script defer src="shell/{version}/page.js"></script>',
+        *(f'<script defer src="shell/{version}/{name}.js"></script>' for name in ("page", "kept", "links")),
     ]
     return "\n".join(line for line in lines if line)
 

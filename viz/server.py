@@ -145,8 +145,12 @@ def create_app(
     library: lib.Library,
     sessions: Sessions,
     on_start: Callable[[], object] | None = None,
+    public_url: str = "",
 ) -> FastAPI:
-    """The whole web application. ``on_start`` (the engine's loading) is called once the server answers."""
+    """The whole web application. ``on_start`` (the engine's loading) is called once the server answers.
+
+    ``public_url``: the page's address for others, in QR codes and copied links.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -317,7 +321,7 @@ def create_app(
 
     blocks = build(library, sessions)
     mount(app, blocks)
-    page_head = head(library, sessions, version)
+    page_head = head(library, sessions, version, public_url)
     app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(Shell, page_head=lambda: page_head)
     return app

@@ -125,7 +125,7 @@ window.DominoLessons = (() => {
       this.next.textContent = following ? `Next: ${following.title} →` : "That was the last lesson";
       this.next.disabled = !following;
       this.showProgress();
-      if (!quiet && this.hash) history.replaceState(history.state, "", `${location.pathname}${location.search}${PREFIX}${lesson.id}`);
+      if (!quiet && this.hash) DominoPlayer.address.show({ lesson: lesson.id });
       this.keep();
       if (focus) {
         this.title.focus({ preventScroll: true });

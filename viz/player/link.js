@@ -183,7 +183,7 @@
       if (held) return;
       const now = address.view;
       const next = { ...pick(view, VIEW), ...pick(now, TALK) };
-      const place = (v) => JSON.stringify([v.tab === "explore" ? null : v.tab, v.lesson, v.run, v.with].map((x) => x ?? null));
+      const place = (v) => JSON.stringify([v.lesson ? "lessons" : v.tab === "explore" ? null : v.tab, v.lesson, v.run, v.with].map((x) => x ?? null));
       const empty = !pick(now, VIEW).run && !now.lesson && !now.tab;
       write(next, place(now) !== place(next) && !empty && !now.present);
     },

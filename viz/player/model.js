@@ -39,6 +39,7 @@
       this.prompt = served.prompt || {};
       this.summary = served.summary || {};
       this.id = served.run_id || "";
+      this.own = Boolean(served.own); // decoded live by this visitor, not recorded
       this.firstToken = served.first_token;
       this.rounds = [];
       this.layout = [];

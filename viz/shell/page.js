@@ -24,7 +24,7 @@
       this.turn = 0; // raised by everything that changes what is shown: late answers to older wishes are dropped
       this.own = []; // this visitor's runs: {id, title, panes}
       this.tell = () => {};
-      this.pick = { group: config.groups[0]?.key, methods: [...config.compared] };
+      this.pick = { group: config.comparedGroup, methods: [...config.compared] };
     }
 
     /** Run `draw(player)` now, or when the tab's player comes into being (a tab is built when it is first opened). */
@@ -106,8 +106,10 @@
 
   // ---- live runs
 
-  function follow(tab, ticket) {
+  /** `resumed`: the run was followed before the page was loaded anew. */
+  function follow(tab, ticket, resumed = false) {
     drop(tab);
+    DominoLinks.following(tab, ticket);
     const live = {
       token: ticket.token,
       titles: ticket.methods.map((method) => config.methods[method] || method),
@@ -129,7 +131,15 @@
     };
     live.source.onerror = () => {
       if (tab.live !== live || live.over) return;
-      if (live.source.readyState === EventSource.CLOSED) ended(tab, live, "The connection to this run was lost.");
+      const closed = live.source.readyState === EventSource.CLOSED;
+      if (closed && resumed && !live.traces.length) {
+        live.over = true;
+        clearTimeout(live.late);
+        running(tab, false);
+        stale(tab, false);
+        tab.say("");
+        DominoLinks.gone(tab);
+      } else if (closed) ended(tab, live, "The connection to this run was lost.");
       else tab.say("Connection lost; trying again …", "busy");
     };
   }
@@ -149,7 +159,7 @@
         );
         break;
       case "start":
-        live.traces[data.pane] = { layout: [], tokens: {}, ...data.trace };
+        live.traces[data.pane] = { layout: [], tokens: {}, own: true, ...data.trace };
         live.elsewhere = false;
         stale(tab, false);
         live.turn = ++tab.turn;
@@ -191,6 +201,7 @@
     live.over = true;
     clearTimeout(live.late);
     live.source.close();
+    DominoLinks.following(tab, null);
     running(tab, false);
     stale(tab, false);
     const done = live.traces.filter((trace) => trace.rounds.length);
@@ -234,6 +245,7 @@
     live.over = true;
     clearTimeout(live.late);
     live.source.close();
+    DominoLinks.following(tab, null);
     remember(tab, live, "stopped");
     fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch(() => {}); // it ends without us, too
   }
@@ -247,11 +259,7 @@
     fetch(address(`live/${live.token}/stop`), { method: "POST" }).catch((error) => ended(tab, live, lost(error)));
   }
 
-  window.addEventListener("pagehide", () => {
-    for (const tab of Object.values(tabs)) {
-      if (tab.live && !tab.live.over) navigator.sendBeacon(address(`live/${tab.live.token}/stop`));
-    }
-  });
+  // A tab that is closed needs to say nothing: the server gives up a run that nobody listens to. So a reload goes on with it.
 
   /** The answer to Run: a token to follow, or why it was refused; then what is shown stays. */
   function ticket(name, value) {
@@ -301,14 +309,7 @@
     if (!own) return;
     const turn = ++tab.turn;
     try {
-      const traces = await Promise.all(
-        [...Array(own.panes).keys()].map(async (pane) => {
-          const answer = await fetch(address(`live/${own.token}/${pane}.json`));
-          const data = await answer.json();
-          if (!answer.ok) throw new Error(data.error);
-          return data;
-        }),
-      );
+      const traces = await DominoLinks.tracesOf(own);
       if (turn !== tab.turn) return;
       const at = tab.player?.state?.().round;
       const same = tab.shown.length === 1 && own.panes === 1 && tab.shown[0].base === `live/${own.token}/0`;
@@ -328,16 +329,19 @@
     return { key: OWN, title: "Your runs", runs: tab.own };
   }
 
-  /** The two menus of Explore after a run of one's own has come in: they go to it if it is on the screen. */
+  /** The menus of a tab follow the run on the screen: a recorded one, or one of the visitor's own (in Explore). */
   function menu(name) {
     const tab = tabs[name];
-    if (!tab.own.length) return [update({}), update({})];
-    const choices = [...config.groups, ownGroup(tab)].map((g) => [g.title, g.key]);
-    if (!tab.shown[0]?.base.startsWith(`live/${tab.own[0].token}/`)) return [update({ choices }), update({})];
-    return [
-      update({ choices, value: OWN }),
-      update({ choices: tab.own.map((r) => [r.title, r.id]), value: tab.own[0].id }),
-    ];
+    const on = DominoLinks.onScreen(tab);
+    if (name === "compare") return on ? [update({ value: on.group.key }), ...tab.pick.methods.map((value) => update({ value }))] : [update({}), update({}), update({})];
+    const choices = [...config.groups, ...(tab.own.length ? [ownGroup(tab)] : [])].map((g) => [g.title, g.key]);
+    const list = (runs) => runs.map((r) => [r.title, r.id]);
+    const own = tab.own.find((run) => tab.shown[0]?.base.startsWith(`live/${run.token}/`));
+    if (own) return [update({ choices, value: OWN }), update({ choices: list(tab.own), value: own.id }), update({})];
+    if (!on) return [update({ choices }), update({}), update({})];
+    const typed = document.querySelector("#explore-prompt textarea")?.value;
+    const prompt = !typed || config.groups.some((g) => g.prompt === typed) ? update({ value: on.group.prompt }) : update({});
+    return [update({ choices, value: on.group.key }), update({ choices: list(on.group.runs), value: on.id }), prompt];
   }
 
   function pickGroup(name, key, current) {
@@ -364,7 +368,7 @@
     const group = groups.get(tab.pick.group) || config.groups[0];
     if (!group) return update({});
     tab.pick.group = group.key;
-    const runs = tab.pick.methods.map((method) => group.runs.find((run) => run.method === method));
+    const runs = tab.pick.methods.map((variant) => group.runs.find((run) => run.variant === variant));
     const missing = tab.pick.methods.find((_, side) => !runs[side]);
     if (missing) {
       const way = config.live ? " Press Run both to decode it now." : "";
@@ -412,11 +416,14 @@
       if (!answer.ok) throw new Error(data.error);
       const method = data.trace.header?.settings?.method;
       const title = `${tab.own.length + 1} · ${config.methods[method] || method || "run"} (${file.name})`;
-      tab.own.unshift({ id: `${OWN}:${data.token}`, title, token: data.token, panes: 1, titles: [title] });
+      const own = { id: `${OWN}:${data.token}`, title, token: data.token, panes: 1, titles: [title], ids: [data.trace.run_id], imported: true };
+      tab.own.unshift(own);
+      DominoLinks.keep(own, [JSON.stringify(data.trace)]);
       if (turn !== tab.turn) return tab.tell();
       show(tab, [data.trace], [{ base: `live/${data.token}/0`, title }]);
       tab.tell();
       tab.say(`${file.name}: ${recordedNote(data.trace)}`);
+      DominoLinks.imported(tab, data.trace);
     } catch (error) {
       if (turn === tab.turn) tab.say(lost(error), "error");
     }
@@ -486,10 +493,13 @@
     const onEvent = (event, detail) => {
       // `c` where there is no second run to show: the tab that has one
       if (event === "compare" && detail.on && !detail.runs) openTab("Compare");
+      else if (tab.player) DominoLinks.told(tab, event);
     };
-    tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false, onEvent });
+    tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false, onEvent, hash: name, library: DominoLinks.library() });
     settle(tab);
+    const linked = DominoLinks.mounted(tab);
     if (tab.waiting) tab.waiting(tab.player);
+    else if (linked) return; // shown as the address says
     else if (!config.groups.length) tab.player.clear("No recorded runs are installed. Type a prompt and press Run.");
     else if (name === "compare") pickPair(name, {});
     else pickRun(name, config.groups[0].runs[0].id);
@@ -559,7 +569,6 @@
     else if (tries) requestAnimationFrame(() => openTab(title, tries - 1));
   }
 
-  if (location.hash.startsWith("#lesson=")) openTab("Lessons");
   if (storedTheme()) setTheme(storedTheme());
   new MutationObserver(() => {
     for (const tab of Object.values(tabs)) tab.player?.theme(theme());
@@ -568,6 +577,7 @@
   window.DominoPage = {
     mount, mountStatus, mountHeader, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
     download, chooseImport, takeImport, toggleSettings,
+    inside: { tabs, config, address, recordedText, show, hint, pickRun, pickPair, chooseImport, openTab, lost, setTheme, follow }, // for links.js
     state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live, player: tabs[name].player?.state() }),
   };
   if (config.groups.length) recordedText(config.groups[0].runs[0].id);
