@@ -217,8 +217,9 @@ class Job:
 
     @property
     def nodes(self) -> int:
-        """How many nodes its traces hold (what its memory goes into)."""
-        return sum(len(rnd.nodes) + 1 for trace in self.traces for rnd in trace.rounds)
+        """How many nodes its traces hold (what its memory goes into); nine candidates of a pop weigh as much as one."""
+        rounds = [rnd for trace in self.traces for rnd in trace.rounds]
+        return sum(len(rnd.nodes) + 1 + sum(len(pop.token) for pop in rnd.pops) // 9 for rnd in rounds)
 
     def left_to_decode(self) -> int:
         """New tokens that may still come."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-STYLES = ("player.css", "present.css")
+STYLES = ("player.css", "present.css", "inside.css")
 SCRIPTS = (
     "vendor/plotly-basic.min.js",
     "vendor/qrcode.js",
@@ -30,6 +30,9 @@ SCRIPTS = (
     "tree.js",
     "panels.js",
     "pane.js",
+    "build.js",
+    "slope.js",
+    "inside.js",
     "present.js",
     "stopslist.js",
     "player.js",

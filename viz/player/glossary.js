@@ -19,6 +19,7 @@
     speedup: "This run's tokens per second over plain autoregressive decoding on the same machine in the same mode. “–” when no such run was recorded.",
     logp: "Natural log of the probability, normalised over the same top-M candidates for all three scorers, so that they can be compared.",
     cumulative: "Sum of the log-probabilities along the path: what the best-first builder ranks by.",
+    heap: "Paths that were pushed and not popped yet, likeliest first. The builder pops the likeliest, adds it to the tree and pushes its children.",
     rank: "Place of this token in the target's own distribution after this path; 1 is its favourite.",
   };
 

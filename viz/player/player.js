@@ -11,7 +11,7 @@
   "use strict";
   if (!DP.parts || !DP.parts.Pane || !window.Plotly)
     throw new Error("player.js comes last: load vendor/plotly-basic.min.js and the other player files before it, in the order of viz.player.SCRIPTS.");
-  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Presenter, StopsList, typing } = DP.parts;
+  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
 
   const SPEEDS = [0.5, 1, 2, 4, 8];
   const KEYS = [
@@ -19,6 +19,7 @@
     ["Home End", "first, last round"],
     ["Space", "play or pause"],
     ["s", "next scorer's tree"],
+    ["i", "inside the round: the build pop by pop, the verify walk"],
     ["c", "compare with the second run, or leave it"],
     ["p", "present: full screen, for a talk"],
     ["?", "this help"],
@@ -62,6 +63,7 @@
       this.presenter = new Presenter(this, { library });
       this.stopsList = new StopsList(this.presenter);
       this.helpButton.before(this.stopsList.opener, this.presenter.opener);
+      this.inside = new Inside(this, icon);
       this.root.append(this.stopsList.root);
       this.theme(theme);
       this.media = matchMedia("(prefers-color-scheme: dark)");
@@ -428,6 +430,7 @@
     }
 
     select(pane, node) {
+      if (this.inside.isOpen) return this.inside.jump(node);
       this.active = pane;
       pane.node = node === pane.node ? null : node;
       pane.tree.select(pane.node);
@@ -482,6 +485,7 @@
       }
       this.hideTip();
       this.presenter.update();
+      this.inside.update();
       this.stopsList.moved();
       this.writeHash();
       const { run, k } = this.panes[0];
@@ -565,6 +569,7 @@
       const target = event.target instanceof Element ? event.target : document.body;
       if (typing(target) || (target.matches("input[type=range],input[type=radio]") && !this.root.contains(target))) return;
       if (this.dialog.open && event.key !== "?") return;
+      if (this.inside.key(event)) return;
       const act = {
         ArrowLeft: () => this.move(-1),
         ArrowRight: () => this.move(1),
