@@ -115,6 +115,10 @@ def test_pictures_and_buttons_point_at_what_exists(built: dict[str, Any], librar
             for node in (state.get("node"), *state.get("cycle", ())):
                 assert node is None or -2 <= node < len(this.nodes), (x["id"], node)
             assert "beside" not in state or library.find(state["beside"]) is not None
+            assert 0 <= state.get("inside", 0) <= this.verified_nodes + len(this.visits), x["id"]
+            assert "inside" not in state or this.pops, (
+                f"{x['id']}: the pops of round {this.index} are not recorded"
+            )
         asked = {x["picture"]["run"], *(a["beside"] for a in x["actions"] if "beside" in a)}
         assert asked <= set(built["runs"])
 
@@ -250,6 +254,27 @@ def test_claim_the_budget_pays_less_and_less(lesson: Pick) -> None:
     assert n["tau_small"] < n["tau_big"] < n["times"] * n["tau_small"], (
         "τ does not rise, or rises as the budget"
     )
+    # The heap: every pushed child that is no node of the tree stays on it.
+    tree = {
+        (p, t)
+        for p, t, o in zip(this.nodes.parent, this.nodes.token, this.nodes.order, strict=True)
+        if o is not None
+    }
+    levels = len(this.level_logz_m)
+    expanded = sum(
+        o is not None and o < n["big"] - 1 and d < levels
+        for o, d in zip(this.nodes.order, this.nodes.depth, strict=True)
+    )
+    assert len(this.pops) == 1 + expanded, "the pops of this round are not all recorded"
+    left = [
+        (0.0 if pop.node < 0 else this.nodes.cum_conditional[pop.node] or 0.0) + pop.score[k]
+        for pop in this.pops
+        for k in pop.offered
+        if (pop.node, pop.token[k]) not in tree
+    ]
+    assert n["left"] == len(left) == sum(len(pop.offered) for pop in this.pops) - n["big"]
+    assert n["p_left"] == pytest.approx(exp(max(left))) and n["p_last"] == pytest.approx(exp(popped[-1][1]))
+    assert n["p_left"] <= 1.001 * n["p_last"], "a likelier path stays on the heap"
 
 
 def test_claim_candidates_cover_less_in_the_deep(lesson: Pick, traces: dict[str, tr.Trace]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Sequence
 from math import exp
 
 from dominotree import trace as tr
@@ -20,6 +21,7 @@ from viz.lessons.runs import (
     mean,
     picture,
     step,
+    stop_step,
     word,
 )
 from viz.lessons.text import Fields, cell, spans, table
@@ -34,6 +36,23 @@ def _by_order(this: tr.Round, count: int) -> int:
             break
         accepted += 1
     return accepted
+
+
+def waiting(this: tr.Round, scores: Sequence[float | None]) -> list[float]:
+    """Cumulative scores of the paths that were pushed and never popped, best first; ``scores`` of the nodes.
+
+    Empty where the pops were not recorded.
+    """
+    nodes = {
+        (parent, token)
+        for parent, token, order in zip(this.nodes.parent, this.nodes.token, this.nodes.order, strict=True)
+        if order is not None
+    }
+    left = []
+    for pop in this.pops:
+        above = 0.0 if pop.node < 0 else scores[pop.node] or 0.0
+        left += [above + pop.score[k] for k in pop.offered if (pop.node, pop.token[k]) not in nodes]
+    return sorted(left, reverse=True)
 
 
 def budget(runs: Runs) -> Lesson:
@@ -76,6 +95,18 @@ def budget(runs: Runs) -> Lesson:
         all(a >= b - 1e-4 for a, b in itertools.pairwise(scores)),
         "nodes are added in order of their scores",
     )
+    left = waiting(this, this.nodes.cum_conditional)
+    heap = []
+    if left:
+        fields |= {"left": len(left), "p_left": exp(left[0]), "p_last": exp(scores[-1])}
+        claim(
+            fields["p_left"] <= 1.001 * fields["p_last"],
+            "no path left on the heap is likelier than the last node",
+        )
+        heap = [
+            "In round {round} the last of {big} nodes has a path probability of {p_last:p}; {left:#path} stay on the "
+            "[heap](heap), none likelier than {p_left:p}."
+        ]
     claim(fields["all"] > fields["few"], "more nodes hold more of the coming tokens")
     claim(fields["all"] < fields["times"] * fields["few"], "the gain is smaller than the budget's growth")
     claim(fields["tau_big"] > fields["tau_small"], "the run with the larger budget has the larger τ")
@@ -94,6 +125,7 @@ def budget(runs: Runs) -> Lesson:
             "The builder keeps a heap of paths. It pops the likeliest, adds it to the tree and pushes its children, "
             "until the budget is spent. So a large tree begins with exactly the small one, and every further node is, "
             "by the drafter's scores, less likely than all before it.",
+            *heap,
             "As runs of their own: [τ](tau) = {tau_small:.2f} with {small} nodes, {tau_big:.2f} with {big}.",
         ],
         "table": table(
@@ -103,8 +135,10 @@ def budget(runs: Runs) -> Lesson:
             [sizes.index(small), len(sizes) - 1],
         ),
         "picture": picture(run, this, None, beyond, "node", "walk", "tall"),
-        "try": "In round {round}, {here_small} of {here} drafts are already among the first {small} nodes. Select tokens of the blue line and read their place in build order.",
+        "try": "Watch the build of round {round}: each step pops the likeliest path off the heap. {here_small} of its {here} accepted drafts are among the first {small} nodes.",
         "actions": [
+            step([["text", "The build, pop by pop"]], round=this.index, scoring=None, inside=0),
+            step(spans("Where a tree of {small} ends", fields), round=this.index, scoring=None, inside=small),
             step(
                 spans("Last one that {small} nodes have: {inside}", fields),
                 round=this.index,
@@ -200,6 +234,12 @@ def top_m(runs: Runs) -> Lesson:
         "actions": [
             step(spans("The bonus {bonus}", fields), round=this.index, scoring="conditional", node=-2),
             step([["text", "The anchor"]], round=this.index, scoring="conditional", node=-1),
+            step(
+                spans("Why {bonus} was not drafted", fields),
+                round=this.index,
+                scoring="conditional",
+                inside=stop_step(this),
+            ),
         ],
         "question": "A token that L ranks below place M would win after the correction. What happens?",
         "answer": [

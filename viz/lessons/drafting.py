@@ -20,6 +20,7 @@ from viz.lessons.runs import (
     mean,
     path_to,
     picture,
+    pop_step,
     spine,
     step,
     total,
@@ -237,10 +238,16 @@ def correction(runs: Runs) -> Lesson:
             [group.index(node)],
         ),
         "picture": picture(run, this, "conditional", node, "node", "walk"),
-        "try": "Select the two tokens and compare L, ΔL and the three probabilities.",
+        "try": "Select the two tokens and compare L, ΔL and the three probabilities; then see what the correction does to all candidates.",
         "actions": [
             step(spans("{rival}", fields), round=this.index, scoring="conditional", node=rival),
             step(spans("{token}", fields), round=this.index, scoring="conditional", node=node),
+            step(
+                [["text", "All candidates, before and after"]],
+                round=this.index,
+                scoring="conditional",
+                inside=pop_step(this, n.parent[node]),
+            ),
         ],
         "question": "This pair corrects from depth {first} on. Why is the missing correction at depth 1 no loss?",
         "answer": [

@@ -126,8 +126,18 @@ def picture(run: Recorded, this: tr.Round, scoring: str | None, node: int | None
     return {"run": run.run_id, "round": this.index, "scoring": scoring, "node": node, "show": list(show)}
 
 
+def pop_step(this: tr.Round, node: int) -> int:
+    """The step of the player's Inside view in which a node is popped (-1: the anchor is expanded)."""
+    return 0 if node < 0 else 1 + (this.nodes.order[node] or 0)
+
+
+def stop_step(this: tr.Round) -> int:
+    """The step of the player's Inside view in which the verify walk stops."""
+    return this.verified_nodes + len(this.visits)
+
+
 def step(label: Spans, **state: Any) -> Fields:
-    """A button of "Try it": a state to go to, ``cycle`` of nodes, or ``beside``, a second run."""
+    """A button of "Try it": a state to go to, ``cycle`` of nodes, ``beside`` (a second run), ``inside`` (a step)."""
     return {"label": label, **state}
 
 

@@ -81,7 +81,8 @@
       }
       this.at = Math.max(0, Math.round(step) || 0);
       this.resize();
-      if (player.root.contains(document.activeElement) && !document.activeElement.getClientRects().length) this.closer.focus({ preventScroll: true });
+      const hidden = this.focused && player.root.contains(this.focused) && !this.focused.getClientRects().length;
+      if (hidden) this.closer.focus({ preventScroll: true });
       if (this.bar.getBoundingClientRect().top < 0) this.bar.scrollIntoView();
       return this;
     }
@@ -144,7 +145,7 @@
       if (on && this.build && this.build.size > 1) {
         if (this.at >= this.build.size - 1) this.go(0);
         const tick = () => {
-          if (this.at >= this.build.size - 1) return this.play(false);
+          if (!this.isOpen || !this.player.root.isConnected || this.at >= this.build.size - 1) return this.play(false);
           this.go(this.at + 1);
           this.timer = setTimeout(tick, 1000 / this.player.speed);
         };
@@ -207,7 +208,7 @@
       this.opener.disabled = !player.run?.size;
       if (!this.isOpen) return;
       const { run, k, tree } = player.panes[0];
-      if (player.comparing || player.presenter.on || !run?.size) return this.close();
+      if (player.comparing || player.presenter.on || !run?.size || (this.build && this.build.run !== run)) return this.close();
       this.story();
       tree.select(this.shownNode());
       const key = `${run.serial}/${k}/${this.at}/${this.panel.clientWidth}/${this.asTable}`;
@@ -231,6 +232,7 @@
 
     /** Last word on what is drawn of the tree: the nodes popped so far; then what the walk has accepted so far. */
     draw(kinds, run, k, g) {
+      if (this.build && this.build.run !== run) return; // another run: this closes, see update
       this.story();
       const { build } = this;
       const { stage, number: count } = build.at(this.at);

@@ -199,7 +199,7 @@ window.DominoLessons = (() => {
       if (action) this.act(action);
     }
 
-    async go({ run, beside, round, scoring, node, by, near }) {
+    async go({ run, beside, round, scoring, node, by, inside, near }) {
       const turn = ++this.turn;
       const player = this.player;
       this.picture.dataset.show = this.lesson.picture.show.join(" ");
@@ -218,7 +218,7 @@ window.DominoLessons = (() => {
           if (by) player.stepBy(by);
         } else {
           if (now.run !== run || now.with) player.load(traces[0]);
-          player.setState({ round, scoring, node });
+          player.setState({ round, scoring, node, inside });
         }
         if (near && this.stage.getBoundingClientRect().top < 0) this.picture.scrollIntoView({ block: "start" });
         this.fetchRest();

@@ -1,6 +1,6 @@
 /* The address hash: everything that a link carries, as text and back. Never throws on what an address may say.
 
-   A *view* is plain data: {tab, lesson, filters, run, with, round, by, at, scoring, node, stops, present}; fields that
+   A *view* is plain data: {tab, lesson, filters, run, with, round, by, at, scoring, node, inside, stops, present}; fields that
    are missing are null or left out. A *stop* is a view of one or two runs with a note: {run, with, round, by, at,
    scoring, node, note}. Runs are named by the hash of their content, so that a link means the same everywhere.
 
@@ -11,7 +11,7 @@
   "use strict";
   const TABS = ["explore", "compare", "lessons", "benchmarks"];
   const SCORERS = ["conditional", "static", "marginal"];
-  const VIEW = ["tab", "lesson", "filters", "run", "with", "round", "by", "at", "scoring", "node"];
+  const VIEW = ["tab", "lesson", "filters", "run", "with", "round", "by", "at", "scoring", "node", "inside"];
   const TALK = ["stops", "present"];
   const MOST_STOPS = 200;
   const MOST_NOTE = 2000; // characters
@@ -34,6 +34,7 @@
     at: whole(0, 1e7),
     scoring: (text) => (SCORERS.includes(text) ? text : null),
     node: whole(-2, 1e6),
+    inside: whole(0, 1e5),
     stops: matching(/^[01][A-Za-z0-9_-]+$/),
     present: (text) => (text === "1" ? true : null),
   };

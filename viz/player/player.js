@@ -229,6 +229,7 @@
 
     clear(message) {
       this.play(false);
+      this.inside.close();
       this.leaveCompare();
       this.first = null;
       this.pair = null;
@@ -601,7 +602,7 @@
       this.onEvent(name, detail);
     }
 
-    /** Where the player stands, as plain data: {run, with, round, by, at, scoring, node, speed}. */
+    /** Where the player stands, as plain data: {run, with, round, by, at, scoring, node, inside, speed}. */
     state() {
       const { run, k, node } = this.panes[0];
       return {
@@ -612,13 +613,14 @@
         at: this.comparing ? this.at : null,
         scoring: this.chosen,
         node: node === undefined ? null : node,
+        inside: this.inside.isOpen ? this.inside.at : null,
         speed: this.speed,
         playing: Boolean(this.timer),
       };
     }
 
     /** Go to a state of the run(s) now loaded; fields that are missing stay as they are. */
-    setState({ round, scoring, node, speed, by, at } = {}) {
+    setState({ round, scoring, node, speed, by, at, inside } = {}) {
       if (speed) this.setSpeed(speed);
       if (scoring !== undefined) this.scoring(scoring);
       if (by) this.stepBy(by);
@@ -628,6 +630,8 @@
         const valid = node === ANCHOR || node === BONUS || (node >= 0 && node < this.run.rounds[this.at].nodes.token.length);
         this.panes[0].node = valid ? node : null;
       }
+      if (inside !== undefined && inside !== null) this.inside.open(inside);
+      else if (round) this.inside.close();
       this.render();
       return this;
     }
@@ -643,7 +647,7 @@
 
     writeHashNow() {
       if (!this.run || !this.run.id || !this.root.getClientRects().length) return; // a run that still goes has no name yet
-      DP.address.show({ ...this.presenter.view(), tab: this.hash === true ? null : this.hash });
+      DP.address.show({ ...this.presenter.view(), inside: this.state().inside, tab: this.hash === true ? null : this.hash });
     }
 
     destroy() {
