@@ -65,7 +65,22 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full-row", action="store_true", help="normalise corrected levels over the whole vocabulary"
     )
+    add_engine_options(parser)
     add_pair_options(parser)
+
+
+def add_engine_options(parser: argparse.ArgumentParser, builder: bool = True) -> None:
+    """What decodes (``gpu/plan.py``); the trace names what ran."""
+    parser.add_argument(
+        "--engine", default="auto", help="auto, graph (the round as CUDA graphs), eager or static"
+    )
+    if builder:
+        parser.add_argument(
+            "--builder", default="auto", help="auto, fused, graph or reference: who builds the trees on a GPU"
+        )
+    parser.add_argument(
+        "--forward", default="auto", help="auto, kernels (bfloat16) or static: the captured forward"
+    )
 
 
 def add_pair_options(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
     profile.add_argument("--repeats", type=int, default=7, help="counted calls of each point (default 7)")
     profile.add_argument("--out", type=Path, help="write here instead of the cache")
     add_pair_options(profile)
+    add_engine_options(profile, builder=False)
     profile.set_defaults(run=cmd_profile)
 
     commands.add_parser("train", help="make the drafters anew (needs a GPU)", add_help=False)
@@ -147,14 +163,30 @@ def build_parser() -> argparse.ArgumentParser:
     table = kinds.add_parser("accepted", help="tokens per round on fixed texts, by method and prompt set")
     table.add_argument("--texts", type=int, default=None, help="only N texts of each set")
     table.add_argument("--rows", nargs="+", default=None, help="only these rows, for example conditional_16")
+    adaptive = kinds.add_parser("adaptive", help="the cost-aware budget: nodes, calibration, τ, speed")
+    bench_adaptive_options(adaptive)
     kinds.add_parser(
         "tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False
     )
-    for kind in (exact, identical, speed, table):
+    for kind in (adaptive,):
+        add_engine_options(kind, builder=False)
+    for kind in (exact, identical, speed, table, adaptive):
         kind.add_argument("--out", type=Path, help="also write the result as JSON")
         add_pair_options(kind)
         kind.set_defaults(run=cmd_bench)
     return parser
+
+
+def bench_adaptive_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--fit", action="store_true", help="only fit the calibration of the pair's Domino drafter")
+    add("--parts", nargs="+", choices=("along", "engine"), default=["along", "engine"], help="default: both")
+    add("--profile", type=Path, nargs="+", help="cost profiles (default: this machine's own, measured if missing)")
+    add("--texts", type=int, help="only so many of the 48 texts")
+    add("--prompts", type=int, default=6, help="prompts of the engine's runs (default 6)")
+    add("--tokens", type=int, default=96, help="new tokens of each (default 96)")
+    add("--budgets", type=int, nargs="+", default=[16, 32, 64, 128, 256], help="fixed budgets beside it")
+    add("--results", type=Path, default=Path("docs/performance/adaptive.json"), help="file to add to")
 
 
 def cmd_setup(args: argparse.Namespace) -> None:
@@ -169,8 +201,13 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
     return Settings(
         method=args.method, budget=args.budget, top_m=args.top_m, children=args.children, temperature=args.temperature,
-        seed=args.seed, max_new_tokens=args.max_new_tokens, full_row=args.full_row,
+        seed=args.seed, max_new_tokens=args.max_new_tokens, full_row=args.full_row, **engine_of(args),
     )  # fmt: skip
+
+
+def engine_of(args: argparse.Namespace) -> dict[str, str]:
+    """The engine's options as settings."""
+    return {k: getattr(args, k) for k in ("engine", "builder", "forward") if hasattr(args, k)}
 
 
 def open_pair(args: argparse.Namespace) -> Any:
@@ -286,8 +323,8 @@ def cmd_profile(args: argparse.Namespace) -> None:
         raise SettingsError("--max-nodes goes from 1 to 1024, --repeats from 1 to 1000.")
     pair = open_pair(args)
     contexts = args.contexts or profile.CONTEXTS
-    model = profile.full(pair, None, contexts, args.max_nodes, args.repeats, progress)
-    path = args.out or cost.profile_path(profile.identity(pair))
+    model = profile.full(pair, engine_of(args), contexts, args.max_nodes, args.repeats, progress)
+    path = args.out or cost.profile_path(model.about)
     model.save(path)
     print(profile.table(model))
     print(f"{path}: profile {model.hash}")

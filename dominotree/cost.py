@@ -136,7 +136,7 @@ class CostModel:
         raw = value.get("raw", [])
         if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
             raise FileError("raw is not a list of measurements")
-        model = cls(about, contexts, nodes, rows, drafts, raw)
+        model = cls(about, contexts, nodes, rows, drafts, tuple(raw))
         if value.get("hash", model.hash) != model.hash:
             raise FileError("its numbers were changed after they were fitted (the hash differs)")
         return model
@@ -198,7 +198,7 @@ def fit(about: Mapping[str, Any], raw: Sequence[Mapping[str, Any]]) -> CostModel
         nodes,
         tuple(fit_convex(nodes, [verify[c, n] for n in nodes]) for c in contexts),
         {kind: tuple(draft[c, kind] for c in contexts) for kind in kinds},
-        [dict(row) for row in raw],
+        tuple(dict(row) for row in raw),
     )
 
 

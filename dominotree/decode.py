@@ -212,15 +212,17 @@ class Run:
             return None, None
         if self.method.rule == CALIBRATED:
             found = pair.calibration or calibration.find(pair.info.get("target"), pair.info.get("drafter"))
-        return costs or pair.costs or cost.stored(profile.identity(pair)), found
+        engine = profile.engine_name(self.plan)
+        return costs or pair.costs or cost.stored(profile.identity(pair, engine)), found
 
     def _measure_costs(self) -> None:
         """A quick profile for a run that has none, kept for the next one."""
-        pair = self.pair
-        pair.costs = self.costs = profile.quick(pair)
+        s = self.settings
+        forward = "auto" if s.forward == "kernels" else s.forward  # the largest trees have none of their own
+        self.costs = profile.quick(self.pair, {"engine": s.engine, "forward": forward})
         self.trace.header["cost_profile"] = self.costs.summary()
         try:
-            self.costs.save(cost.profile_path(profile.identity(pair)))
+            self.costs.save(cost.profile_path(self.costs.about))
         except OSError as error:
             self.trace.summary.setdefault("warnings", []).append(
                 f"the quick cost profile could not be kept for later runs ({error})"
@@ -260,6 +262,8 @@ class Run:
     def __iter__(self) -> Iterator[Round]:
         if self.trace.summary or self.output:
             raise RuntimeError("a Run decodes once; make a new one to decode again")
+        if self.method.adaptive and self.costs is None and self.settings.max_new_tokens > 0:
+            self._measure_costs()
         with self._engine():
             try:
                 yield from self._rounds()
@@ -292,8 +296,6 @@ class Run:
         target, s = self.pair.target, self.settings
         if s.max_new_tokens == 0:
             return self._finish("max-new-tokens")
-        if self.method.adaptive and self.costs is None:
-            self._measure_costs()
         spare = 3 * self._largest_tree() if self.record else 0
         static = None if self.plan.engine == "eager" else self._static_run(spare)
         cache = static.cache if static else target.new_cache(self.cache_rows + spare)

@@ -1,17 +1,20 @@
 """Measure what a round costs on this machine: ``dominotree profile``, and the quick look before a cost-aware run.
 
-A *probe* gives callables that do one draft or one verify exactly as the runs of its engine do; this module times them
-with the stage clock's own means (CUDA events on a GPU, ``perf_counter_ns`` on the CPU) and hands the samples to
-``cost.fit``. Points are measured in turns, so that a slow moment of the machine touches all of them alike.
+A *probe* knows one engine: it gives callables, one per point (a drafter, or a number of nodes, behind a context), and
+each call of one returns milliseconds, measured as that engine's rounds measure their stages. ``EagerProbe`` calls draft
+and verify of the eager engine alone; ``RunProbe`` takes the stage times out of short runs of any other engine, so graphs,
+buckets and padding rows are in them. Points are measured in turns, so that a slow moment of the machine touches all of
+them alike, and the samples go to ``cost.fit``.
 """
 
 from __future__ import annotations
 
 import datetime
 import platform
+import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -23,23 +26,33 @@ from dominotree.model import KVCache
 from dominotree.timing import StageClock
 from dominotree.tree import DraftTree
 
+if TYPE_CHECKING:
+    from dominotree.gpu.plan import Plan
+
 NODES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 CONTEXTS = (64, 512, 2048)
 REPEATS = 7
 QUICK_NODES = (0, 1, 4, 8, 16, 32, 64, 128, 256)
 QUICK_CONTEXTS = (256,)
 QUICK_SECONDS = 2.5
+#: A captured engine verifies at powers of two (and one more row for the anchor); each size is a graph of its own.
+CAPTURED_NODES = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256)
+QUICK_CAPTURED_NODES = (0, 16, 256)
+
+
+Call = Callable[[], float]  # one measurement of a point, ms
 
 
 class Probe(Protocol):
-    """One engine's way to draft and to verify. Each method returns a callable that does it once."""
+    """One engine's way to draft and to verify. ``turns``: measure the points in turns, else each one to its end."""
 
     engine: str
+    turns: bool
 
-    def draft(self, kind: str, context: int) -> Callable[[], object]:
+    def draft(self, kind: str, context: int) -> Call:
         """Backbone, LM head and root state of the ``kind`` drafter behind ``context`` committed rows."""
 
-    def verify(self, nodes: int, context: int) -> Callable[[], object]:
+    def verify(self, nodes: int, context: int) -> Call:
         """The target's forward over the anchor and ``nodes`` nodes behind ``context`` committed rows."""
 
 
@@ -47,6 +60,7 @@ class EagerProbe:
     """The eager engine of ``decode.Run``. Keys and values are random: their content changes no time."""
 
     engine = "eager"
+    turns = True
 
     def __init__(self, pair: Pair, contexts: Sequence[int], nodes: Sequence[int]) -> None:
         self.pair = pair
@@ -56,7 +70,7 @@ class EagerProbe:
         for cache in (self.cache, *self.contexts.values()):
             _fill(cache)
 
-    def draft(self, kind: str, context: int) -> Callable[[], object]:
+    def draft(self, kind: str, context: int) -> Call:
         pair, held = self.pair, self.contexts[kind]
         drafter = next(d for d in drafters(pair) if d.config.kind == kind)
 
@@ -68,9 +82,9 @@ class EagerProbe:
                 return block
             return drafter.head.advance(None, pair.target.embed(torch.tensor([1], device=pair.target.device)))
 
-        return torch.inference_mode()(once)
+        return lambda: milliseconds(torch.inference_mode()(once), pair.target.device)
 
-    def verify(self, nodes: int, context: int) -> Callable[[], object]:
+    def verify(self, nodes: int, context: int) -> Call:
         target = self.pair.target
         tree = DraftTree()
         for node in range(nodes):
@@ -82,6 +96,44 @@ class EagerProbe:
         def once() -> object:
             self.cache.length = context
             return target.verify(rows, positions, mask, self.cache)
+
+        return lambda: milliseconds(once, target.device)
+
+
+class RunProbe:
+    """Any engine, by short runs on a prompt of ``context`` tokens: the stage times of their rounds.
+
+    ``asked``: the settings that choose the engine. Trees are marginal ones of the Domino drafter, whose build is cheap;
+    what a verify takes does not depend on the tokens. Zero nodes is a round of ``ar``.
+    """
+
+    turns = False  # a pair keeps few graphs: going round would make them anew each time
+    rounds = 12  # of one run that count; the first one (first launches) does not
+
+    def __init__(self, pair: Pair, asked: Mapping[str, Any], engine: str) -> None:
+        self.pair, self.asked, self.engine = pair, dict(asked), engine
+
+    def draft(self, kind: str, context: int) -> Call:
+        method = "dominotree" if kind == "domino" else "ddtree"
+        return self._stage("draft", method, 1, context)
+
+    def verify(self, nodes: int, context: int) -> Call:
+        wide = "marginal" if self.pair.domino is not None else "ddtree"
+        return self._stage("verify", wide if nodes else "ar", max(nodes, 1), context)
+
+    def _stage(self, stage: str, method: str, budget: int, context: int) -> Call:
+        from dominotree.decode import Run, Settings
+
+        asked = {"max_new_tokens": 32 * self.rounds, **self.asked}
+        settings = Settings(method=method, budget=budget, **asked)
+        vocab = self.pair.target.vocab_size
+        prompt = [(7919 * k + 17) % vocab for k in range(context)]
+
+        def once() -> float:
+            run = iter(Run(self.pair, prompt_ids=prompt, settings=settings, record=False))
+            found = [rnd.times_ms[stage] for rnd, _ in zip(run, range(self.rounds + 1), strict=False)]
+            run.close()  # type: ignore[attr-defined]
+            return statistics.median(found[1:] or found)
 
         return once
 
@@ -131,39 +183,45 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Raw samples of every point, as ``cost.fit`` takes them.
 
-    The first turn warms up and is not counted. ``seconds`` bounds the whole: node counts whose first turn would take
-    more than a third of it are left out, and turns end when it is spent (the warm-up counts if nothing else does).
+    In turns: the first one warms up and is not counted. ``seconds`` bounds the whole: node counts whose first turn would
+    take more than a third of it are left out, and turns end when it is spent (the warm-up counts if nothing else does).
     """
-    device, started = pair.target.device, time.perf_counter()
-    points: list[tuple[dict[str, Any], Callable[[], object], float]] = []
-    wanted: list[tuple[dict[str, Any], Callable[[], object]]] = []
+    points: list[tuple[dict[str, Any], Call]] = []
     for context in contexts:
         for drafter in drafters(pair):
             kind = drafter.config.kind
-            wanted.append(({"what": "draft", "kind": kind, "context": context}, probe.draft(kind, context)))
-        wanted += [
+            points.append(({"what": "draft", "kind": kind, "context": context}, probe.draft(kind, context)))
+        points += [
             ({"what": "verify", "nodes": n, "context": context}, probe.verify(n, context)) for n in nodes
         ]
-    dropped: set[int] = set()
-    for row, once in wanted:
-        if row.get("nodes") in dropped:
-            continue
-        if seconds is not None and row.get("nodes", 0) > 1 and time.perf_counter() - started > seconds / 3:
-            dropped.update(n for n in nodes if n >= row["nodes"])
-            continue
-        points.append((row, once, milliseconds(once, device)))
-    points = [p for p in points if p[0].get("nodes") not in dropped]
-    samples: list[list[float]] = [[] for _ in points]
+    if not probe.turns:
+        rows = []
+        for number, (row, once) in enumerate(points):
+            rows.append({**row, "ms": [once() for _ in range(repeats)]})
+            say(f"\rpoint {number + 1} of {len(points)}   ")
+        say("\n")
+        return rows
+    started = time.perf_counter()
+    largest = max(nodes)
+    warm: list[tuple[dict[str, Any], Call, float]] = []
+    for row, once in points:
+        n = row.get("nodes", 0)
+        if seconds is not None and n > 1 and time.perf_counter() - started > seconds / 3:
+            largest = min(largest, max(m for m in nodes if m < n))
+        if n <= largest:
+            warm.append((row, once, once()))
+    warm = [entry for entry in warm if entry[0].get("nodes", 0) <= largest]
+    samples: list[list[float]] = [[] for _ in warm]
     for turn in range(repeats):
         if seconds is not None and turn and time.perf_counter() - started > seconds * turn / (turn + 1):
             break
-        for k, (_, once, _) in enumerate(points):
-            samples[k].append(milliseconds(once, device))
+        for k, (_, once, _) in enumerate(warm):
+            samples[k].append(once())
             if seconds is not None and time.perf_counter() - started > seconds:
                 break
         say(f"\rturn {turn + 1} of {repeats}   ")
     say("\n")
-    return [{**row, "ms": found or [first]} for (row, _, first), found in zip(points, samples, strict=True)]
+    return [{**row, "ms": found or [first]} for (row, _, first), found in zip(warm, samples, strict=True)]
 
 
 def about(pair: Pair, engine: str, kind: str) -> dict[str, Any]:
@@ -179,15 +237,32 @@ def about(pair: Pair, engine: str, kind: str) -> dict[str, Any]:
     }
 
 
+def engine_name(plan: Plan) -> str:
+    """What a profile calls the engine of a run's plan: one whose forwards take other times has another name."""
+    return plan.engine if plan.engine == EagerProbe.engine else f"{plan.engine}-{plan.forward}"
+
+
+def engine_of(pair: Pair, asked: Mapping[str, Any]) -> str:
+    """The engine that a cost-aware run with these settings gets on this pair."""
+    from dominotree.decode import Settings
+    from dominotree.gpu.plan import plan
+
+    settings = Settings(method="condadaptive" if pair.domino is not None else "caddtree", **asked)
+    return engine_name(plan(settings, pair.target, drafters(pair)[0]))
+
+
 def full(
     pair: Pair,
-    probe: Probe | None = None,
+    asked: Mapping[str, Any] | None = None,
     contexts: Sequence[int] = CONTEXTS,
     max_nodes: int = NODES[-1],
     repeats: int = REPEATS,
     say: Callable[[str], None] = lambda text: None,
 ) -> cost.CostModel:
-    """The whole profile. Contexts that the target or a drafter cannot hold are left out."""
+    """The whole profile of the engine that the settings ``asked`` (engine, forward) choose.
+
+    Contexts that the target or a drafter cannot hold are left out.
+    """
     limit = pair.target.context_limit - 1 - max_nodes
     limit = min([limit, *(d.context_limit - d.config.block_size for d in drafters(pair))])
     fitting = sorted({c for c in contexts if 0 < c <= limit})
@@ -195,21 +270,38 @@ def full(
         raise SettingsError(
             f"none of the contexts {list(contexts)} fits; this pair allows 1 to {limit} rows."
         )
-    counts = sorted({n for n in NODES if n < max_nodes} | {max_nodes})
-    probe = probe or EagerProbe(pair, fitting, counts)
-    raw = measure(pair, probe, fitting, counts, repeats, None, say)
-    return cost.fit(about(pair, probe.engine, "full"), raw)
+    engine = engine_of(pair, asked or {})
+    eager = engine == EagerProbe.engine
+    counts = sorted({n for n in (NODES if eager else CAPTURED_NODES) if n < max_nodes} | {max_nodes})
+    probe: Probe = EagerProbe(pair, fitting, counts) if eager else RunProbe(pair, asked or {}, engine)
+    raw = measure(pair, probe, fitting, counts, repeats if probe.turns else max(1, repeats // 3), None, say)
+    return cost.fit(about(pair, engine, "full"), raw)
 
 
-def quick(pair: Pair, probe: Probe | None = None, seconds: float = QUICK_SECONDS) -> cost.CostModel:
-    """A profile in about ``seconds``: one context, fewer counts, as many turns as fit."""
+def quick(
+    pair: Pair,
+    asked: Mapping[str, Any] | None = None,
+    seconds: float = QUICK_SECONDS,
+    probe: Probe | None = None,
+) -> cost.CostModel:
+    """A profile in about ``seconds``: one context, fewer counts, as many turns as fit.
+
+    A captured engine takes as long as its graphs of three sizes take to make. Not to be called while a run of the pair
+    is open.
+    """
     limit = min(
         [pair.target.context_limit - 2, *(d.context_limit - d.config.block_size for d in drafters(pair))]
     )
     contexts = sorted({max(1, min(c, limit // 2)) for c in QUICK_CONTEXTS})
-    counts = [n for n in QUICK_NODES if n < pair.target.context_limit - 1 - contexts[-1]] or [0]
-    probe = probe or EagerProbe(pair, contexts, counts)
-    return cost.fit(about(pair, probe.engine, "quick"), measure(pair, probe, contexts, counts, 20, seconds))
+    room = pair.target.context_limit - 1 - contexts[-1]
+    engine = probe.engine if probe else engine_of(pair, asked or {})
+    wanted = QUICK_NODES if probe or engine == EagerProbe.engine else QUICK_CAPTURED_NODES
+    counts = [n for n in wanted if n < room] or [0]
+    if probe is None:
+        eager = engine == EagerProbe.engine
+        probe = EagerProbe(pair, contexts, counts) if eager else RunProbe(pair, asked or {}, engine)
+    raw = measure(pair, probe, contexts, counts, 20 if probe.turns else 1, seconds)
+    return cost.fit(about(pair, engine, "quick"), raw)
 
 
 def table(model: cost.CostModel) -> str:

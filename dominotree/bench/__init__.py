@@ -51,7 +51,7 @@ def header(pair: Pair) -> dict[str, Any]:
 
 def run(args: argparse.Namespace, pair: Pair, say: Callable[[str], None]) -> dict[str, Any]:
     """Run one benchmark by its command-line arguments, print its table, return its result."""
-    from dominotree.bench import accepted, exact, identical, speed
+    from dominotree.bench import accepted, adaptive, exact, identical, speed
 
     if args.bench == "exact":
         result = exact.run(pair, args.texts, say)
@@ -59,6 +59,8 @@ def run(args: argparse.Namespace, pair: Pair, say: Callable[[str], None]) -> dic
         result = identical.run(
             pair, args.start, args.prompts, args.tokens, args.temperatures, args.methods, say
         )
+    elif args.bench == "adaptive":
+        result = adaptive.from_arguments(args, pair, say)
     elif args.bench == "speed":
         result = speed.run(pair, args.prompts, args.tokens, args.methods, say)
     else:

@@ -50,6 +50,24 @@ class RoundCost:
     verify: Sequence[float]
 
 
+class StopRule:
+    """Says of one popped candidate after another whether it still pays; keeps n, Φ and the rate so far."""
+
+    def __init__(self, cost: RoundCost, calibrate: Callable[[float], float] | None = None) -> None:
+        self.cost, self.calibrate = cost, calibrate
+        self.nodes, self.phi = 0, 0.0
+        self.best = (1.0 + self.phi) / (cost.draft + cost.verify[0])
+
+    def takes(self, score: float) -> bool:
+        """Whether a node with this cumulative log-probability raises the rate; if so it counts from now on."""
+        p = math.exp(score if self.calibrate is None else self.calibrate(score))
+        rate = (1.0 + (self.phi + p)) / (self.cost.draft + self.cost.verify[self.nodes + 1])
+        if not rate > self.best:
+            return False
+        self.nodes, self.phi, self.best = self.nodes + 1, self.phi + p, rate
+        return True
+
+
 def grow(
     scorer: Scorer,
     levels: int,
@@ -65,15 +83,11 @@ def grow(
     tree = DraftTree()
     if cap <= 0:
         return tree
-    phi = 0.0
-    best = (1.0 + phi) / (cost.draft + cost.verify[0])
+    rule = StopRule(cost, calibrate)
     for token, parent, score in pops(scorer, levels, children):
-        p = math.exp(score if calibrate is None else calibrate(score))
-        rate = (1.0 + (phi + p)) / (cost.draft + cost.verify[len(tree) + 1])
-        if not rate > best:
+        if not rule.takes(score):
             break
         tree.add(token, parent, score)
-        phi, best = phi + p, rate
         if len(tree) == cap:
             break
     return tree
