@@ -17,6 +17,7 @@
     static: "Static-corrected tree",
     dominotree: "DominoTree",
     condadaptive: "CondAdaptive",
+    "condadaptive-calibrated": "CondAdaptive, calibrated",
   };
   const CHAINS = new Set(["dflash", "domino"]);
   const ANCHOR = -1;
