@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import torch
 from tiny import TINY, TINY_COSTS, ByteTokenizer, drafter_config, random_weights
 
@@ -12,6 +14,7 @@ from dominotree.drafter import Drafter, DrafterConfig
 from dominotree.methods import METHODS
 from dominotree.model import ModelConfig
 from dominotree.target import Target
+from dominotree.tree import DraftTree
 
 ADAPTIVE = [m.name for m in METHODS.values() if m.adaptive]
 METHOD_NAMES = [m.name for m in METHODS.values() if not m.adaptive]
@@ -75,7 +78,11 @@ def check_recorded(pair: Pair, engine: str, method: str, tolerance: float) -> No
     got, expected = (decode(pair, e, method, record=True, max_new_tokens=24) for e in (engine, "eager"))
     assert facts(got) == facts(expected)
     for a, b in zip(got.trace.rounds, expected.trace.rounds, strict=True):
-        assert (a.nodes.token, a.nodes.parent, a.nodes.trees) == (b.nodes.token, b.nodes.parent, b.nodes.trees)
+        assert (a.nodes.token, a.nodes.parent, a.nodes.trees) == (
+            b.nodes.token,
+            b.nodes.parent,
+            b.nodes.trees,
+        )
         assert a.nodes.target_rank == b.nodes.target_rank and a.nodes.accepted == b.nodes.accepted
         for name in ("base_logit", "conditional", "static", "marginal", "target_logprob", "cum_conditional"):
             for x, y in zip(getattr(a.nodes, name), getattr(b.nodes, name), strict=True):
@@ -109,7 +116,9 @@ def check_limits(device: str, engine: str) -> None:
     for method in ("domino", "dominotree"):
         got, expected = (decode(pair, e, method, max_new_tokens=24, cache_rows=28) for e in (engine, "eager"))
         assert facts(got) == facts(expected) and "tree-shrunk" in got.trace.rounds[-1].flags
-    limit = pair.domino.config.model.__class__(**{**pair.domino.config.model.__dict__, "max_position_embeddings": 32})
+    limit = pair.domino.config.model.__class__(
+        **{**pair.domino.config.model.__dict__, "max_position_embeddings": 32}
+    )
     object.__setattr__(pair.domino.config, "model", limit)
     for prompt in (PROMPT, [(3 * i + 1) % 300 for i in range(30)]):
         got, expected = (decode(pair, e, prompt=prompt, max_new_tokens=60) for e in (engine, "eager"))
@@ -127,3 +136,14 @@ def check_stops(device: str, engine: str) -> None:
     for n in range(10):
         for method in ("ar", "dominotree"):
             assert decode(pair, engine, method, max_new_tokens=n).output == text[:n]
+
+
+def random_tree(nodes: int, levels: int, vocab: int, rng: random.Random) -> DraftTree:
+    """A tree of random shape whose tokens are small numbers, so that they are often chosen."""
+    tree = DraftTree()
+    while len(tree) < nodes:
+        parent = rng.choice([-1, *(i for i in range(len(tree)) if tree.depth[i] < levels)])
+        taken = {t for t, p in zip(tree.token, tree.parent, strict=True) if p == parent}
+        token = rng.choice([t for t in range(min(vocab, len(taken) + 6)) if t not in taken])
+        tree.add(token, parent, 0.0)
+    return tree

@@ -46,7 +46,9 @@ def caches(target: Target, drafter: Drafter | None, capacity: int = 64):
     return eager, static, features
 
 
-@pytest.mark.parametrize("shape", [{}, {"num_key_value_heads": 4}, {"num_key_value_heads": 1}, {"model_type": "llama"}])
+@pytest.mark.parametrize(
+    "shape", [{}, {"num_key_value_heads": 4}, {"num_key_value_heads": 1}, {"model_type": "llama"}]
+)
 @pytest.mark.parametrize("bucket", [24, 64])
 def test_N20_E09_verify_is_the_eager_verify(shape: dict, bucket: int) -> None:
     target = tiny_target(**shape)

@@ -25,7 +25,10 @@ class Accept:
         self.n, self.longest, self.forced = rows, longest, -1 if forced is None else forced
         self.sampled = sampled
         defines = {"VOCAB": vocab, "SPLITS": SPLITS, "SAMPLED": int(sampled)}
-        self._best, self._walk = Kernel("choice.cu", "best_two", defines), Kernel("choice.cu", "walk", defines)
+        self._best, self._walk = (
+            Kernel("choice.cu", "best_two", defines),
+            Kernel("choice.cu", "walk", defines),
+        )
         self._advance = Kernel("choice.cu", "advance", defines)
         self.parts = torch.zeros(rows * SPLITS, 3, dtype=torch.float64, device=device)
         self.rows = torch.zeros(longest, dtype=torch.long, device=device)

@@ -73,7 +73,9 @@ class Engine:
         self.seed = torch.zeros(1, dtype=torch.long, device=device)
         self.temperature = torch.zeros(1, dtype=torch.float64, device=device)
         self.no = torch.zeros(1, dtype=torch.int32, device=device)
-        self.kernels = device.type == "cuda" and no_compiler() is None  # choice and walk as kernels, else in torch
+        self.kernels = (
+            device.type == "cuda" and no_compiler() is None
+        )  # choice and walk as kernels, else in torch
         self.stop_ids = torch.tensor(sorted(pair.tokenizer.stop_ids) or [-1], device=device)
         self.capacity = 0
         self.cache: KVCache | None = None
@@ -659,9 +661,7 @@ class StaticRun:
 
     def _fused_draft(self, draft: Draft) -> FusedDraft:
         key = ("fused-draft", draft.number, *self._owner())
-        made = self.engine.program(
-            key, lambda: FusedDraft(draft, self._fused_builder(draft.drafter), key)
-        )
+        made = self.engine.program(key, lambda: FusedDraft(draft, self._fused_builder(draft.drafter), key))
         assert isinstance(made, FusedDraft)
         return made
 

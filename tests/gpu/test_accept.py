@@ -7,29 +7,22 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from round_cases import random_tree
 
 from dominotree.gpu.accept import Accept
 from dominotree.gpu.choice import choose_rows, walk_rows
 from dominotree.gpu.device_tree import DeviceTree
 from dominotree.gpu.round_record import HEAD, unpack
 from dominotree.sampling import NEAR_TIE, Chooser, gumbel_noise
-from dominotree.tree import DraftTree, walk
+from dominotree.tree import walk
 
 pytestmark = pytest.mark.gpu
 
 
-def random_tree(nodes: int, levels: int, vocab: int, rng: random.Random) -> DraftTree:
-    tree = DraftTree()
-    while len(tree) < nodes:
-        parent = rng.choice([-1, *(i for i in range(len(tree)) if tree.depth[i] < levels)])
-        taken = {t for t, p in zip(tree.token, tree.parent, strict=True) if p == parent}
-        token = rng.choice([t for t in range(min(vocab, len(taken) + 6)) if t not in taken])
-        tree.add(token, parent, 0.0)
-    return tree
-
-
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize(("vocab", "nodes", "room"), [(64, 7, 9), (321, 16, 16), (151936, 16, 16), (5000, 64, 64)])
+@pytest.mark.parametrize(
+    ("vocab", "nodes", "room"), [(64, 7, 9), (321, 16, 16), (151936, 16, 16), (5000, 64, 64)]
+)
 def test_N02_N10_kernels_walk_as_the_host_does(temperature: float, vocab: int, nodes: int, room: int) -> None:
     rng, generator = random.Random(vocab + nodes), torch.Generator("cuda").manual_seed(nodes)
     levels, device = 8, torch.device("cuda")

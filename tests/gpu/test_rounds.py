@@ -56,7 +56,11 @@ def test_N12_every_budget_runs_in_a_graph(budget: int) -> None:
     got = decode(shared(), "graph", budget=budget)
     assert facts(got) == facts(decode(shared(), "eager", budget=budget))
     settings = got.trace.header["settings"]
-    assert (settings["graph"], settings["engine"]) == ("yes", "graph") and settings["builder"] and settings["forward"]
+    assert (
+        (settings["graph"], settings["engine"]) == ("yes", "graph")
+        and settings["builder"]
+        and settings["forward"]
+    )
 
 
 def test_N10_N18_replays_draw_anew_and_seeds_take_effect() -> None:
@@ -117,7 +121,9 @@ def test_cancel_and_the_lock() -> None:
     assert not pair.lock.locked()
     expected = decode(pair, "eager").output
     outputs: list[list[int]] = []
-    threads = [threading.Thread(target=lambda: outputs.append(decode(pair, "graph").output)) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: outputs.append(decode(pair, "graph").output)) for _ in range(3)
+    ]
     for t in threads:
         t.start()
     for t in threads:
