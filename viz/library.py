@@ -43,6 +43,7 @@ class Recorded:
     temperature: float
     machine: str
     pair: str
+    device: str  # of the recording: "cpu", "cuda", …
 
     @property
     def group(self) -> str:
@@ -92,6 +93,7 @@ def _describe(path: Path) -> Recorded:
         temperature=float(settings.get("temperature") or 0.0),
         machine=str(header.get("machine", "")),
         pair=str(pair.get("name", "")),
+        device=str(pair.get("device", "")),
     )
 
 
@@ -144,15 +146,33 @@ class Library:
             self.served(run.run_id)
 
     def menu(self) -> list[dict[str, Any]]:
-        """Groups in menu order: ``{"key", "title", "prompt", "runs": [{"id", "title", "method"}]}``."""
+        """Groups in menu order: ``{"key", "title", "prompt", "device", "runs": [{"id", "title", "method", "variant"}]}``.
+
+        ``variant`` names a run within its group: its method, and for a second run of the same method
+        ``method@budget``.
+        """
         several = len({(run.machine, run.pair) for run in self.runs}) > 1
         groups: dict[str, dict[str, Any]] = {}
         for run in self.runs:
             group = groups.setdefault(
                 run.group,
-                {"key": run.group, "title": run.group_title(several), "prompt": run.prompt, "runs": []},
+                {
+                    "key": run.group,
+                    "title": run.group_title(several),
+                    "prompt": run.prompt,
+                    "device": run.device,
+                    "runs": [],
+                },
             )
-            group["runs"].append({"id": run.run_id, "title": run.method_title, "method": run.method})
+            again = any(other["method"] == run.method for other in group["runs"])
+            group["runs"].append(
+                {
+                    "id": run.run_id,
+                    "title": run.method_title,
+                    "method": run.method,
+                    "variant": f"{run.method}@{run.budget}" if again else run.method,
+                }
+            )
         return list(groups.values())
 
 

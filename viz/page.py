@@ -135,15 +135,16 @@ def _choices(groups: list[dict[str, Any]]) -> tuple[list[tuple[str, str]], str |
 
 
 def variants(groups: list[dict[str, Any]]) -> dict[str, str]:
-    """What Compare offers: every live method, then recorded runs of a method with a further budget."""
-    more = {run["variant"]: run["title"] for group in groups for run in group["runs"] if "@" in run["variant"]}
-    return {**LIVE_METHODS, **dict(sorted(more.items()))}
+    """What Compare offers: every live method, then what else is recorded (other methods, further budgets)."""
+    recorded = {run["variant"]: run["title"] for group in groups for run in group["runs"]}
+    return LIVE_METHODS | {name: recorded[name] for name in sorted(recorded) if name not in LIVE_METHODS}
 
 
 def compared_group(groups: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The group that Compare opens with: it holds both methods; a recording on a GPU comes first."""
     both = [g for g in groups if set(COMPARED) <= {run["method"] for run in g["runs"]}]
-    return next((g for g in both if g["device"].startswith("cuda")), (both or groups or [None])[0])
+    on_gpu = [g for g in both if g["device"].startswith("cuda")]
+    return next(iter(on_gpu or both or groups), None)
 
 
 def _live_controls(

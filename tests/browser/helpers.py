@@ -150,7 +150,7 @@ def state(page: Page) -> dict[str, Any]:
 
 
 def headline(page: Page) -> str:
-    return js(page, "document.querySelector('.dp-headline').innerText")
+    return js(page, "p.panes[0].headline.innerText")
 
 
 def assert_nothing_meets(seen: dict[str, Any]) -> None:

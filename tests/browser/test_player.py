@@ -261,7 +261,7 @@ def test_scoring_toggle_counts_marks_and_moves_nothing(visit: Open) -> None:
         for scorer in ("conditional", "static", "marginal"):
             js(page, f"p.scoring('{scorer}')")
             button = page.locator(
-                ".dp-segment", has_text={"static": "Static"}.get(scorer, scorer.capitalize())
+                ".dp-scoring-row .dp-segment", has_text={"static": "Static"}.get(scorer, scorer.capitalize())
             )
             assert button.get_attribute("aria-pressed") == "true"
             held = this.counterfactual[scorer].accepted
@@ -354,7 +354,7 @@ def test_compare_two_runs_by_round_and_by_text_position(visit: Open) -> None:
     a = make_trace(10, 16, 6, "dominotree", skill=0.95, vocabulary=PLAIN)
     b = make_trace(14, 16, 6, "ddtree", skill=0.6, vocabulary=PLAIN)
     page = visit(a, b)
-    heads = js(page, "[...document.querySelectorAll('.dp-headline')].map((e) => e.innerText)")
+    heads = js(page, "p.panes.map((pane) => pane.headline.innerText)")
     assert [head.split(" · ")[0] for head in heads] == ["Round 1 of 10", "Round 1 of 14"]
     assert js(page, "document.querySelectorAll('.dp-tree .dp-plot .main-svg').length") >= 2
     table = page.inner_text(".dp-compare")

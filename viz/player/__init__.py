@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-STYLES = ("player.css", "present.css", "inside.css")
+STYLES = ("player.css", "compare.css", "present.css", "inside.css")
 SCRIPTS = (
     "vendor/plotly-basic.min.js",
     "vendor/qrcode.js",
@@ -34,6 +34,8 @@ SCRIPTS = (
     "slope.js",
     "inside.js",
     "present.js",
+    "race.js",
+    "compare.js",
     "stopslist.js",
     "player.js",
 )

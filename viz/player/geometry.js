@@ -295,7 +295,7 @@
       );
     };
     const ticks = left.slice(0, -1).map((l, d) => ({ x: l, y: height - 9, text: d ? String(d) : left[1] - left[0] > 56 ? "depth" : "" }));
-    return finish(p, { narrow: false, chips, crowded, lane, tight, x, y, label, labelX, labelY, labelEnd, end, spineFont: across.spineFont, edge, ticks, width, height });
+    return finish(p, { narrow: false, chips, crowded, lane, tight, x, y, label, labelX, labelY, labelEnd, end, spineFont: across.spineFont, edge, ticks, bus, width, height });
   }
 
   function topDown(layout, p, width) {

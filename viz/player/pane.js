@@ -25,7 +25,8 @@
       this.headline = h("h2.headline", { "aria-live": "polite" });
       this.stats = h("dl.stats");
       this.holds = h("p.holds");
-      this.head = h("header.head", null, this.title, h("div.head-row", null, this.headline, this.stats));
+      this.offset = h("p.offset"); // where in the text the round stands; only while two runs are compared
+      this.head = h("header.head", null, this.title, h("div.head-row", null, this.headline, this.offset, this.stats));
       this.treeHost = h("div.tree");
       this.stripHost = h("div.strip");
       this.textHost = h("div.text");

@@ -11,7 +11,7 @@
   "use strict";
   if (!DP.parts || !DP.parts.Pane || !window.Plotly)
     throw new Error("player.js comes last: load vendor/plotly-basic.min.js and the other player files before it, in the order of viz.player.SCRIPTS.");
-  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
+  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, Comparison, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
 
   const SPEEDS = [0.5, 1, 2, 4, 8];
   const KEYS = [
@@ -80,7 +80,7 @@
 
     build(element, downloads) {
       const button = (name, label, action) => h("button.icon", { type: "button", "aria-label": label, "data-tip": label, onclick: action }, icon(name));
-      this.playButton = button("play", "Play (space)", () => this.play(!this.timer));
+      this.playButton = button("play", "Play (space)", () => this.play(!this.isPlaying));
       this.buttons = [
         button("first", "First round (Home)", () => this.move("first")),
         button("back", "Previous round (←)", () => this.move(-1)),
@@ -109,10 +109,8 @@
         ...SCORERS.map((s) => segment(s, SCORER_TITLES[s], s)),
       );
       
-      this.byGroup = h("div.segments", { role: "group", "aria-label": "Step by", hidden: true });
-      for (const [name, title] of [["round", "By round"], ["position", "By text position"]])
-        this.byGroup.append(h("button.segment", { type: "button", "data-by": name, "aria-pressed": String(name === "round"), onclick: () => this.stepBy(name) }, title));
-      this.scoringRow = h("div.scoring-row", null, this.byGroup, this.scoringGroup);
+      this.comparison = new Comparison(this);
+      this.scoringRow = h("div.scoring-row", null, this.comparison.modes, this.scoringGroup);
       const help = (this.helpButton = h("button.icon.help-button", { type: "button", "aria-label": "Keys and help (?)", "data-tip": "Keys (?)", onclick: () => this.help() }, "?"));
       this.downloads = h(
         "div.downloads",
@@ -129,7 +127,9 @@
         { role: "toolbar", "aria-label": "Rounds" },
         h("div.transport", null, ...this.buttons),
         h("div.seek", null, this.slider, this.sliderText),
+        this.comparison.race.seekBox,
         this.speedSelect,
+        this.comparison.race.paceSelect,
         help,
         this.scoringRow,
       );
@@ -137,8 +137,7 @@
       this.nodeHost = h("section.card.node", { "aria-label": "Token" });
       this.walkHost = h("section.card.walk-card", { "aria-label": "Verify walk" });
       this.tableHost = h("div.card.round-table");
-      this.summaryHost = h("section.card.summary", { "aria-label": "Both runs", hidden: true });
-      this.side = h("aside.side", null, this.summaryHost, this.nodeHost, this.walkHost);
+      this.side = h("aside.side", null, this.comparison.summary, this.comparison.jumps, this.nodeHost, this.walkHost);
       this.dialog = h(
         "dialog.help",
         { "aria-label": "Keys" },
@@ -147,7 +146,7 @@
         h("p", null, "They work wherever the focus is, except in text fields."),
         h("button", { type: "button", onclick: () => this.dialog.close() }, "Close"),
       );
-      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.body, this.side, h("div.foot", null, this.tableHost, this.downloads));
+      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.body, this.comparison.race.root, this.side, h("div.foot", null, this.tableHost, this.downloads));
       this.root = h("div", { class: "dp" }, frame, this.dialog);
       element.replaceChildren(this.root);
       this.hideTip = tips(this.root);
@@ -175,14 +174,20 @@
         this.heads.append(pane.head);
         this.body.append(pane.main);
       }
-      for (const pane of this.panes) (count === 1 ? this.scoringRow : pane.head).append(pane.holds);
+      for (const pane of this.panes) {
+        if (count === 1) this.heads.append(pane.head); // one run: over the controls; two: each over its own tree
+        else pane.main.prepend(pane.head);
+        (count === 1 ? this.scoringRow : pane.head).append(pane.holds);
+      }
       this.panes.forEach((pane) => (pane.tree.box = null));
       this.active = this.panes[0];
       this.root.classList.toggle("dp-comparing", count === 2);
-      this.byGroup.hidden = this.summaryHost.hidden = count < 2;
       this.scoringButtons.own.b.hidden = count < 2;
     }
 
+    get isPlaying() {
+      return this.comparison.racing ? this.comparison.race.running : Boolean(this.timer);
+    }
     get pane() {
       return this.active || this.panes[0];
     }
@@ -277,7 +282,7 @@
       this.positions();
       this.at = Math.min(this.at, this.last());
       this.ready(true);
-      this.showSummary();
+      this.comparison.enter(this.pair);
       this.render();
       this.emit("compare", { on: true, runs: this.pair.map((r) => r.id) });
     }
@@ -286,6 +291,7 @@
       if (!this.comparing) return;
       this.comparing = false;
       this.by = "round";
+      this.comparison.leave();
       this.setPanes(1);
       this.emit("compare", { on: false });
     }
@@ -303,27 +309,6 @@
       else this.emit("compare", { on: true, runs: null });
     }
 
-    showSummary() {
-      const rows = [
-        [term("tau", "τ"), (r) => (r.size ? number(r.tau(r.size - 1)) : DASH)],
-        ["rounds", (r) => String(r.size)],
-        ["tokens", (r) => String(r.summary.new_tokens ?? r.pieces.length)],
-        ["tokens/s", (r) => number(r.speed, 1)],
-        [term("speedup", "over AR"), (r) => (r.speedUp === null ? DASH : `${number(r.speedUp)}×`)],
-        ["build ms a round", (r) => number(r.meanMs("build"))],
-      ];
-      this.summaryHost.replaceChildren(
-        h(
-          "table.compare",
-          null,
-          h("caption", null, "Both runs"),
-          h("thead", null, h("tr", null, h("td"), ...this.pair.map((r) => h("th", { scope: "col" }, r.title)))),
-          h("tbody", null, ...rows.map(([name, of]) => h("tr", null, h("th", { scope: "row" }, name), ...this.pair.map((r) => h("td", null, of(r)))))),
-        ),
-        h("p.hint", null, sameText(this.pair) ? "Both runs emit the same text." : "The two runs emit different texts: rounds can be compared, tokens cannot."),
-      );
-    }
-
     // ---- position -----------------------------------------------------------------------------------------
 
     /** Text positions at which a round of either run starts. */
@@ -338,6 +323,7 @@
     }
 
     move(step) {
+      if (this.comparison.racing) return this.comparison.race.move(step);
       this.play(false);
       this.seek(step === "first" ? 0 : step === "last" ? this.last() : this.at + step);
     }
@@ -377,6 +363,10 @@
     }
 
     play(on) {
+      if (this.comparison.racing) {
+        this.comparison.race.play(on);
+        return this;
+      }
       clearTimeout(this.timer);
       this.timer = null;
       if (on && this.run && this.last() > 0) {
@@ -391,12 +381,18 @@
       const playing = Boolean(this.timer);
       if (playing !== this.playing) {
         this.playing = playing;
-        this.playButton.replaceChildren(icon(playing ? "pause" : "play"));
-        this.playButton.setAttribute("aria-label", playing ? "Pause (space)" : "Play (space)");
+        this.showPlaying(playing);
         this.panes.forEach((p) => p.headline.setAttribute("aria-live", playing ? "off" : "polite"));
         this.emit("play", { on: playing });
       }
       return this;
+    }
+
+    showPlaying(playing) {
+      if (this.playButton.dataset.on === String(playing)) return;
+      this.playButton.dataset.on = String(playing);
+      this.playButton.replaceChildren(icon(playing ? "pause" : "play"));
+      this.playButton.setAttribute("aria-label", playing ? "Pause (space)" : "Play (space)");
     }
 
     setSpeed(speed) {
@@ -476,8 +472,10 @@
           pane.k = 0;
           while (pane.k + 1 < pane.run.size && pane.run.starts[pane.k + 1] <= position) pane.k++;
         } else pane.k = Math.max(0, Math.min(this.at, pane.run.size - 1));
-        pane.draw(this.chosen, this.live && pane.run === this.first);
       });
+      this.comparison.prepare();
+      if (!this.comparison.racing) for (const pane of this.panes) pane.draw(this.chosen, this.live && pane.run === this.first);
+      this.comparison.update();
       this.showControls();
       if (this.pane.run.size) {
         this.showNode(this.pane, null);
@@ -512,14 +510,16 @@
       this.slider.value = String(this.at + 1);
       this.slider.disabled = alone;
       const position = this.comparing && this.by === "position";
-      const shown = !this.run ? "" : position ? `token ${this.stops[this.at] ?? 0}` : `${Math.min(this.at, last) + 1} / ${last + 1}`;
+      const shown = !this.run ? "" : position ? `token ${(this.stops[this.at] ?? 0) + 1}` : `${Math.min(this.at, last) + 1} / ${last + 1}`;
       this.sliderText.textContent = shown;
       this.slider.setAttribute("aria-valuetext", position ? shown : `Round ${this.at + 1} of ${last + 1}`);
       this.slider.style.setProperty("--dp-fill", `${alone ? 0 : (100 * this.at) / last}%`);
       const [first, back, , next, end] = this.buttons;
-      first.disabled = back.disabled = !this.run || this.at === 0;
-      next.disabled = end.disabled = !this.run || this.at >= last;
-      this.playButton.disabled = !this.run || alone;
+      const { racing, race } = this.comparison;
+      first.disabled = back.disabled = !this.run || (racing ? race.t <= 0 : this.at === 0);
+      next.disabled = end.disabled = !this.run || (racing ? race.t >= race.most : this.at >= last);
+      this.playButton.disabled = !this.run || (alone && !racing);
+      this.showPlaying(this.isPlaying);
       const usable = this.run ? this.panes.filter((p) => p.run.size) : [];
       const known = new Set(usable.flatMap((p) => p.run.scorers(p.k)));
       for (const s of SCORERS) {
@@ -534,7 +534,7 @@
         else count.replaceChildren(`holds ${found ? found.accepted : "…"}`, h("span.more", null, " of the coming tokens"), own ? " · verified" : "");
       }
       this.scoringButtons.own.b.setAttribute("aria-pressed", String(this.chosen === null));
-      for (const b of this.byGroup.children) b.setAttribute("aria-pressed", String(b.dataset.by === this.by));
+      for (const b of this.comparison.modes.children) b.setAttribute("aria-pressed", String(b.dataset.by === (racing ? "race" : this.by)));
       this.scoringGroup.hidden = known.size === 0;
       this.scoringRow.hidden = known.size === 0 && (this.comparing || !this.panes[0].holds.textContent);
     }
@@ -549,6 +549,7 @@
         this.root.style.setProperty("--dp-top", `${Math.max(0, Math.min(300, Math.round(top)))}px`);
       }
       this.panes.forEach((pane) => pane.measure());
+      this.comparison.race.measure();
       if (!width) return; // hidden: drawn when it is shown
       this.render();
     }
@@ -576,7 +577,7 @@
         ArrowRight: () => this.move(1),
         Home: () => this.move("first"),
         End: () => this.move("last"),
-        " ": () => this.play(!this.timer),
+        " ": () => this.play(!this.isPlaying),
         s: () => this.nextScoring(),
         c: () => this.toggleCompare(),
         p: () => this.presenter.enter(),
@@ -662,12 +663,6 @@
       this.panes.forEach((pane) => pane.tree.destroy());
       this.root.remove();
     }
-  }
-
-  function sameText([a, b]) {
-    const n = Math.min(a.pieces.length, b.pieces.length);
-    for (let k = 0; k < n; k++) if (a.pieces[k].token !== b.pieces[k].token) return false;
-    return true;
   }
 
   /** What an address hash asks for, in the form that setState() takes; {} if nothing. */
