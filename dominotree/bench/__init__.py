@@ -52,17 +52,18 @@ def header(pair: Pair) -> dict[str, Any]:
 def run(args: argparse.Namespace, pair: Pair, say: Callable[[str], None]) -> dict[str, Any]:
     """Run one benchmark by its command-line arguments, print its table, return its result."""
     from dominotree.bench import accepted, adaptive, exact, identical, speed
+    from dominotree.cli import engine_of
 
     if args.bench == "exact":
         result = exact.run(pair, args.texts, say)
     elif args.bench == "identical":
         result = identical.run(
-            pair, args.start, args.prompts, args.tokens, args.temperatures, args.methods, say
+            pair, args.start, args.prompts, args.tokens, args.temperatures, args.methods, say, engine_of(args)
         )
     elif args.bench == "adaptive":
         result = adaptive.from_arguments(args, pair, say)
     elif args.bench == "speed":
-        result = speed.run(pair, args.prompts, args.tokens, args.methods, say)
+        result = speed.run(pair, args.prompts, args.tokens, args.methods, say, engine_of(args))
     else:
         result = accepted.run(pair, args.texts, args.rows, say)
     return {"bench": args.bench, **header(pair), **result}

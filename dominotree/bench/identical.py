@@ -13,7 +13,7 @@ from dominotree.methods import METHODS
 
 def run(
     pair: Pair, start: int, prompts: int, tokens: int, temperatures: list[float], methods: list[str] | None,
-    say: Callable[[str], None],
+    say: Callable[[str], None], engine: dict[str, str] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Count identical outputs by method and temperature; each difference comes with ar's top-2 gap where they part."""
     chosen = [m for m in (methods or METHODS) if m != "ar"]
@@ -28,6 +28,7 @@ def run(
                 "temperature": temperature,
                 "seed": 1000 + number,
                 "max_new_tokens": tokens,
+                **(engine or {}),
             }
             say(f"\rprompt {number + 1} of {len(picked)}, temperature {temperature}   ")
             reference = generate(pair, entry["prompt"], Settings(method="ar", **common))

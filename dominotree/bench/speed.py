@@ -16,23 +16,26 @@ from dominotree.methods import METHODS
 
 
 def run(
-    pair: Pair, prompts: int, tokens: int, methods: list[str] | None, say: Callable[[str], None]
-) -> dict[str, Any]:
+    pair: Pair, prompts: int, tokens: int, methods: list[str] | None, say: Callable[[str], None],
+    engine: dict[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Median ratio to ar with its range, pooled τ and mean stage times per round."""
     chosen = [m for m in (methods or METHODS) if m != "ar"]
     texts = eval_prompts()
     picked = texts[:: max(1, len(texts) // prompts)][:prompts]
-    generate(
-        pair, picked[0]["prompt"], Settings(method="dominotree", max_new_tokens=16)
-    )  # warm-up, not counted
+    common: dict[str, Any] = engine or {}
+    for method in ["ar", *chosen]:  # warm-up, not counted; captures the graphs on a GPU
+        generate(pair, picked[0]["prompt"], Settings(method=method, max_new_tokens=16, **common))
     ratios: dict[str, list[float]] = {m: [] for m in chosen}
     stages: dict[str, dict[str, float]] = {}
     totals = {m: [0, 0] for m in chosen}
     for number, entry in enumerate(picked):
         say(f"\rprompt {number + 1} of {len(picked)}   ")
         for method in chosen:
-            base = generate(pair, entry["prompt"], Settings(method="ar", max_new_tokens=tokens)).summary
-            trace = generate(pair, entry["prompt"], Settings(method=method, max_new_tokens=tokens))
+            base = generate(
+                pair, entry["prompt"], Settings(method="ar", max_new_tokens=tokens, **common)
+            ).summary
+            trace = generate(pair, entry["prompt"], Settings(method=method, max_new_tokens=tokens, **common))
             ratios[method].append(trace.summary["tokens_per_second"] / base["tokens_per_second"])
             totals[method][0] += trace.summary["committed"]
             totals[method][1] += trace.summary["rounds"]
