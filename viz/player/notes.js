@@ -4,7 +4,8 @@
    file too. The two talk by messages: the notes window asks again after the main window was loaded anew, keeps its
    own time, and hands every key back, so that a clicker works whichever of the two has the focus.
 
-   DominoPlayer.notes: open() -> false if the browser blocked it · show({place, now, next, theme}) · onKey = (event) => … */
+   DominoPlayer.notes: open() -> false if the browser blocked it · send() · set by the presenter on the screen: data() ->
+   {place, now, next, theme} and onKey(event). */
 (function (DP) {
   "use strict";
   const NAME = "dominotree-notes";
@@ -112,7 +113,7 @@
 
   const notes = {
     window: null,
-    last: null,
+    data: () => null,
     onKey: () => {},
 
     get isOpen() {
@@ -124,7 +125,7 @@
       const asked = window.open("", NAME, "popup,width=960,height=620");
       if (!asked) return false;
       notes.window = asked;
-      if (!asked.document.getElementById("elapsed")) {
+      if (!written(asked)) {
         const page = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Speaker notes</title><style>${STYLE}</style></head><body>${BODY}<script>(${inside})(${JSON.stringify(MARK)})</scr` + "ipt></body></html>";
         asked.document.open();
         asked.document.write(page);
@@ -135,25 +136,34 @@
       return true;
     },
 
-    show(data) {
-      notes.last = data;
-      notes.send();
-    },
-
+    /** Tell the notes window, if it is open, what is on the screen. */
     send() {
-      if (notes.isOpen && notes.last) notes.window.postMessage({ mark: MARK, type: "show", ...notes.last }, TARGET);
+      const data = notes.isOpen && notes.data();
+      if (data) notes.window.postMessage({ mark: MARK, type: "show", ...data }, TARGET);
     },
   };
 
-  addEventListener("message", ({ data, source }) => {
-    if (!data || data.mark !== MARK || !source) return;
-    let ours = source === notes.window;
+  /** Are the notes in this window already? A file that was loaded anew may not look into the window it opened before. */
+  function written(asked) {
     try {
-      ours = ours || (source.opener === window && source.name === NAME); // opened before this page was loaded anew
+      return Boolean(asked.document.getElementById("elapsed"));
     } catch {
-      /* another site's window */
+      return true;
     }
-    if (!ours) return;
+  }
+
+  /** Is it the notes window that this page opened, perhaps before it was loaded anew? */
+  function ours(source) {
+    if (source === notes.window) return true;
+    try {
+      return source.opener === window && source.name === NAME;
+    } catch {
+      return location.protocol === "file:"; // every file has an origin of its own: the mark has to do
+    }
+  }
+
+  addEventListener("message", ({ data, source }) => {
+    if (!data || data.mark !== MARK || !source || !ours(source)) return;
     notes.window = source;
     if (data.type === "hello") notes.send();
     else if (data.type === "key" && typeof data.key === "string") notes.onKey(data);

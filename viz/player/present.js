@@ -129,7 +129,6 @@
       addEventListener("resize", this.onResize);
       addEventListener("popstate", this.onPop);
       document.addEventListener("visibilitychange", this.onSeen);
-      DP.notes.onKey = (event) => this.key({ ...event, target: document.body, preventDefault() {}, stopPropagation() {} });
       this.grown = null;
       this.resize();
       this.stayAwake();
@@ -227,8 +226,9 @@
 
     /** Called by the player before it draws: panes come and go with compare. */
     prepare() {
-      if (!this.on) return;
       const { player } = this;
+      for (const { run } of player.panes) if (run?.id && run.summary.rounds !== undefined) known.set(run.id, run); // to return to
+      if (!this.on) return;
       const shown = [...player.panes.map((p) => p.run?.serial), player.by, player.at, player.chosen].join("/");
       if (shown !== this.shown) this.grown = null;
       this.shown = shown;
@@ -269,7 +269,13 @@
         clearTimeout(this.soon);
         this.soon = setTimeout(() => this.player.panes.forEach((pane) => this.reveal(pane)), 40); // after the paint: it measures
       }
-      if (DP.notes.isOpen && this.player.root.getClientRects().length) DP.notes.show(this.noteData());
+      if (!this.player.root.getClientRects().length) return;
+      DP.notes.data = () => this.noteData();
+      DP.notes.onKey = (event) => {
+        (this.on ? this : this.player).key({ ...event, target: document.body, preventDefault() {}, stopPropagation() {} });
+        this.player.flush(); // no frame may come while the notes cover this window
+      };
+      DP.notes.send();
     }
 
     /** Scroll the text by whole lines, so that the round's words are on the second of three lines, or on the only one. */
@@ -402,7 +408,7 @@
       }
       const position = view.by === "position";
       player.setState({ scoring: view.scoring ?? null, by: view.with ? (position ? "position" : "round") : undefined, at: view.with ? (position ? view.at : (view.round ?? 1) - 1) : undefined, round: view.round ?? 1, node: view.node ?? null });
-      this.update();
+      player.flush();
     }
 
     /** A run that is here already. */

@@ -258,7 +258,7 @@ window.DominoLinks = (() => {
   /** The served traces of an own run: from the server while it has them, else from this browser. */
   async function tracesOf(own) {
     const kept = await DominoKept.get(own.token);
-    let texts = kept?.texts;
+    let texts = kept?.texts || own.texts;
     if (!texts) {
       const answers = await Promise.all([...Array(own.panes).keys()].map((pane) => fetch(address(`live/${own.token}/${pane}.json`))));
       for (const answer of answers) if (!answer.ok) throw new Error((await answer.json()).error);
