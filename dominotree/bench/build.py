@@ -24,6 +24,7 @@ from dominotree.scorers import Candidates, ConditionalScorer
 from dominotree.tree import DraftTree
 
 BUDGETS = (16, 32, 64, 128)
+BUILDERS = ("reference", "graph", "fused", "fused-float32")
 TOP_M, CHILDREN = 64, 8
 FLUSH = 256 * 2**20  # bytes written before a cold build; more than any L2
 
@@ -61,7 +62,7 @@ class Drafts:
 
 
 def build_times(
-    name: str, budgets: Sequence[int] = BUDGETS, inputs: int = 12, builders: Sequence[str] = ("reference", "graph", "fused"),
+    name: str, budgets: Sequence[int] = BUDGETS, inputs: int = 12, builders: Sequence[str] = BUILDERS,
     repeats: int = 5,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Rows with model, what ("build-fused" …), budget, ms (median), mean_depth (of the trees), and for fused ms_warm.
@@ -93,9 +94,8 @@ def build_times(
 
             graph = GraphBuilder(drafts.head, drafts.table, drafts.config.levels, budget, CHILDREN, TOP_M)
             note("build-graph", budget, *_host_times(drafts, blocks[: max(2, inputs // 2)], graph.build))
-        if "fused" in builders:
-            for precision in ("half", "float32"):
-                what = "build-fused" if precision == "half" else "build-fused-float32"
+        for what, precision in (("build-fused", "half"), ("build-fused-float32", "float32")):
+            if what.removeprefix("build-") in builders:
                 cold, warm, depths = _fused_times(drafts, blocks, budget, precision, repeats)
                 note(what, budget, cold, depths, ms_warm=statistics.median(warm))
     return rows

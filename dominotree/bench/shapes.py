@@ -73,3 +73,18 @@ def random_pair(
         draft, random_weights(Drafter.weight_shapes(draft), device, dtype, seed + 2), target, name=f"random {name} drafter"
     )  # fmt: skip
     return target, drafter
+
+
+class NumberTokenizer:
+    """Names tokens by their number: runs on random weights have no text."""
+
+    stop_ids: frozenset[int] = frozenset()
+
+    def token_bytes(self, token: int) -> bytes:
+        return f"<{token}>".encode()
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(f"<{i}>" for i in ids)
+
+    def encode_chat(self, prompt: str) -> list[int]:
+        raise NotImplementedError("random weights have no tokenizer; give prompt_ids")

@@ -81,7 +81,8 @@ class Engine:
         self.cache: KVCache | None = None
         self.contexts: dict[str, KVCache] = {}
         self.programs: OrderedDict[tuple[Any, ...], Program] = OrderedDict()
-        self.pool = torch.cuda.graph_pool_handle() if capture else None
+        self.pool: Any = None
+        self._new_pool()
 
     @classmethod
     def of(cls, pair: Pair, capture: bool) -> Engine:
@@ -115,6 +116,8 @@ class Engine:
             self.programs[key] = make()
             while len(self.programs) > MOST_PROGRAMS:
                 self.programs.popitem(last=False)[1].pieces.clear()
+            if not any(p.pieces for p in self.programs.values()):
+                self._new_pool()
         self.programs.move_to_end(key)
         return self.programs[key]
 
@@ -123,6 +126,13 @@ class Engine:
         for program in self.programs.values():
             program.pieces.clear()
         self.programs.clear()
+        self._new_pool()
+
+    def _new_pool(self) -> None:
+        """The memory pool that all graphs share; one that its last graph has left cannot be used again."""
+        self.pool = torch.cuda.graph_pool_handle() if self.capture else None
+        if self.capture:
+            self.pool = torch.cuda.graph_pool_handle()  # a pool ends with its last graph
 
     def forward(self, which: str, drafter: Drafter | None, rows: int) -> Forward:
         """The forward that a plan names, with verify buffers for ``rows``."""
