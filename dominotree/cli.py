@@ -168,7 +168,7 @@ def build_parser() -> argparse.ArgumentParser:
     kinds.add_parser(
         "tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False
     )
-    for kind in (adaptive,):
+    for kind in (identical, speed, adaptive):
         add_engine_options(kind, builder=False)
     for kind in (exact, identical, speed, table, adaptive):
         kind.add_argument("--out", type=Path, help="also write the result as JSON")
@@ -342,7 +342,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if words[:1] == ["train"]:  # these two have parsers of their own
+        if words[:1] == ["train"]:  # these have parsers of their own
             from dominotree.train.cli import main as train
 
             return train(words[1:])
@@ -350,6 +350,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from dominotree.bench.tau import main as tau
 
             return tau(words[2:])
+        if words[:2] == ["bench", "engine"]:
+            from dominotree.bench.engine import main as engine
+
+            return engine(words[2:])
         args = build_parser().parse_args(words)
         args.run(args)
     except (SettingsError, PromptError) as error:
