@@ -161,3 +161,14 @@ def test_N03_nan_drafts_are_flagged_and_harmless() -> None:
         got = decode(pair, "graph", method)
         assert got.output == decode(pair, "eager", "ar").output
         assert all(r.flags[0] == "nan-draft" for r in got.trace.rounds)
+
+
+def test_a_larger_cache_drops_graphs_and_captures_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool of the dropped graphs is gone with the last of them; memory does not pile up."""
+    monkeypatch.setattr(captured, "SMALLEST_BUCKET", 64)
+    pair, used = small_pair("cuda", 6), []
+    for tokens in (20, 150, 20, 180):
+        got = decode(pair, "graph", max_new_tokens=tokens)
+        assert got.output == decode(pair, "eager", max_new_tokens=tokens).output
+        used.append(torch.cuda.memory_allocated())
+    assert used[3] - used[1] < 32 * 2**20
