@@ -24,7 +24,7 @@ from dominotree.builders.reference import best_first, chain
 from dominotree.checkpoints import Pair
 from dominotree.drafter import DraftBlock
 from dominotree.errors import EngineBusyError, PromptError, SettingsError
-from dominotree.gpu.plan import BUILDERS, ENGINES, FORWARDS, plan
+from dominotree.gpu.plan import BUILDERS, ENGINES, FORWARDS, plan, precision
 from dominotree.methods import CALIBRATED, METHODS, Method
 from dominotree.model import KVCache
 from dominotree.pops import record_pops
@@ -245,7 +245,7 @@ class Run:
             "settings": {
                 **asdict(s), "scorer": self.method.scorer, "kind": self.method.kind, "rule": self.method.rule if self.method.kind == "tree" else None,
                 "engine": self.plan.engine, "builder": self.plan.builder, "forward": self.plan.forward,
-                "graph": "yes" if self.plan.graph else "no",
+                "graph": "yes" if self.plan.graph else "no", **({"products": precision(target.dtype)} if self.plan.builder == "fused" else {}),
                 "children": s.children_per_node if self.method.kind == "tree" else None,
                 "normalisation": "whole vocabulary" if s.full_row else "top-M candidates (level 0: whole vocabulary)",
             },
