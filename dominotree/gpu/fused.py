@@ -22,13 +22,14 @@ from torch import Tensor
 
 from dominotree.correction import CorrectionHead
 from dominotree.errors import SettingsError
+from dominotree.gpu.head_weights import HeadWeights
 from dominotree.gpu.nvrtc import Kernel
 
 SPLITS = 8  # blocks per row of logits in topm.cu
 THREADS = 256
 LARGEST_TOP_M, LARGEST_BUDGET = 256, 256  # of the conditional scorer
 LARGEST_LIST = 1024  # children and budget of the marginal scorer
-HALF_MAX = 65504.0
+SHARED_LIMIT = 220 * 1024  # bytes of shared memory a block may have, with some room
 
 
 def why_not(
@@ -50,10 +51,6 @@ def why_not(
     if hidden % 4:
         return f"the fused builder wants a hidden size that is a multiple of 4, not {hidden}"
     return None
-
-
-def _up(n: int, step: int) -> int:
-    return -(-n // step) * step
 
 
 class Tree:
@@ -177,109 +174,42 @@ class FusedBuilder:
         Kernel(source, "shared_bytes", defines).launch(1, 1, out)
         return int(out)
 
-    # -- conditional: weights as grow.cu wants them ---------------------------------------------------------
-
     def _prepare(
         self, head: CorrectionHead, embedding: Tensor, precision: str, table: bool | None,
         z_dtype: torch.dtype, common: dict[str, int],
     ) -> None:  # fmt: skip
+        """Weights, scratch and kernel for grow.cu."""
         if precision not in ("half", "float32"):
             raise SettingsError(f"the fused builder computes in half or float32, not {precision!r}.")
         half = precision == "half"
         table = half if table is None else table
-        hidden = embedding.shape[1]
-        own, emb = head.w_hh.shape[1], head.w1_s.shape[0]
-        gru, width = _up(own, 32), _up(emb, 8)
-        self.gru, self._own = gru, own
-        blocks = gru // 8
-        columns = -(-width // blocks)
-        kept = _WEIGHTS.setdefault(head, {})
-        if (half, table) not in kept:
-            kept[half, table] = self._weights(head, embedding, half, table, gru, width)
-        self._gru_w1, self._w1_z, self._w2, self._inputs = kept[half, table]
+        self._weights = w = HeadWeights.of(head, embedding, half, table)
         m, budget, levels = common["M"], common["BUDGET"], common["LEVELS"]
         self._scratch = [
             self._counters,
             self._zeros(levels, m, dtype=torch.int32),
             self._zeros(levels, m),
             self._zeros(levels),
-            self._zeros(budget, gru, dtype=torch.float16 if half else torch.float32),
-            self._zeros(budget, width),
+            self._zeros(budget, w.gru, dtype=torch.float16 if half else torch.float32),
+            self._zeros(budget, w.width),
             self._zeros(budget, self.children, dtype=torch.float64),
             self._list_token if self._pathblind else self._zeros(budget, self.children, dtype=torch.int32),
         ]
-        self.root = self._zeros(gru)
+        self.root = self._zeros(w.gru)
         defines: dict[str, Any] = {
-            **common, "HIDDEN": hidden, "GRU": gru, "EMB": width, "PREFIX": head.prefix_len, "HALF": int(half),
-            "TABLE": (1 if half else 2) if table else 0, "Z_BF16": int(z_dtype == torch.bfloat16),
-            "EMBED_BF16": int(embedding.dtype == torch.bfloat16), "BLOCKS": blocks, "WEIGHTS_SHARED": 0,
+            **common, "HIDDEN": embedding.shape[1], "GRU": w.gru, "EMB": w.width, "PREFIX": head.prefix_len,
+            "HALF": int(half), "TABLE": (1 if half else 2) if table else 0, "Z_BF16": int(z_dtype == torch.bfloat16),
+            "EMBED_BF16": int(embedding.dtype == torch.bfloat16), "BLOCKS": w.blocks, "WEIGHTS_SHARED": 0,
         }  # fmt: skip
         self._smem = self._shared_bytes("grow.cu", defines)
-        if not half and self._smem + 4 * gru * (24 + columns) < 220 * 1024:
+        if not half and self._smem + 4 * w.gru * (24 + w.columns) < SHARED_LIMIT:
             defines["WEIGHTS_SHARED"] = 1
             self._smem = self._shared_bytes("grow.cu", defines)
-        self._blocks = blocks
-        self._z_dtype = z_dtype
         self._grow = Kernel("grow.cu", "chain" if self._pathblind else "grow", defines)
         if self._pathblind:
             self._best = self._zeros(levels, dtype=torch.int64)
-            self._parts = self._zeros(levels, blocks, 2)
+            self._parts = self._zeros(levels, w.blocks, 2)
         self._root = Kernel("grow.cu", "root_state", defines) if table else None
-
-    def _weights(
-        self, head: CorrectionHead, embedding: Tensor, half: bool, table: bool, gru: int, width: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The head's weights in the order of ``grow.cu``: W_hh with W1's state part, W1's level part, W2, W_ih or table."""
-        vocab, hidden = embedding.shape
-        own, emb = head.w_hh.shape[1], head.w1_s.shape[0]
-        blocks = gru // 8
-        columns = -(-width // blocks)
-        if half:
-            for what, weight in (("W_hh", head.w_hh), ("W1", head.w1_s), ("W2", head.w2)):
-                if float(weight.abs().max()) > HALF_MAX:
-                    raise SettingsError(f"{what} holds numbers beyond float16; use precision 'float32'.")
-
-        def padded(weight: Tensor, *shape: int) -> Tensor:
-            out = weight.new_zeros(shape)
-            out[tuple(slice(n) for n in weight.shape)] = weight
-            return out
-
-        # rows of a block: 8 units of r, of z, of n, then its columns of W1
-        hh = (
-            padded(head.w_hh.view(3, own, own), 3, gru, gru)
-            .view(3, blocks, 8, gru)
-            .transpose(0, 1)
-            .flatten(1, 2)
-        )
-        w1 = padded(head.w1_s, blocks * columns, gru).view(blocks, columns, gru)
-        rows = torch.cat((hh, w1), 1)
-        if half:
-            tiles = 3 + -(-columns // 8)
-            rows = padded(rows, blocks, tiles * 8, gru).view(blocks, tiles, 8, gru // 32, 4, 8)
-            gru_w1 = rows.permute(0, 3, 1, 2, 4, 5).contiguous().half()
-        else:
-            gru_w1 = rows.contiguous()
-        w1_z = padded(head.w1_z, width, hidden)
-        if half:
-            w2 = padded(head.w2.half(), vocab, width)
-        else:
-            w2 = head.w2 if width == emb else padded(head.w2, vocab, width)
-        w_ih = (
-            padded(head.w_ih.view(3, own, hidden), 3, gru, hidden).view(3, blocks, 8, hidden).transpose(0, 1)
-        )
-        if table:
-            inputs = torch.empty(
-                vocab, blocks, 3, 8, dtype=torch.float16 if half else torch.float32, device=self.device
-            )
-            w_ih = w_ih.flatten(0, 2)
-            for first in range(0, vocab, 8192):
-                part = F.linear(embedding[first : first + 8192].float(), w_ih)
-                if half:
-                    part = part.clamp(-HALF_MAX, HALF_MAX)
-                inputs[first : first + 8192] = part.view(-1, blocks, 3, 8)
-        else:
-            inputs = w_ih.contiguous()
-        return gru_w1, w1_z, w2, inputs
 
     # -- per round ------------------------------------------------------------------------------------------
 
@@ -287,10 +217,11 @@ class FusedBuilder:
     def read_anchor(self, anchor: Tensor) -> None:
         """The anchor's GRU state into ``self.root`` (part of the draft stage); ``anchor`` int64 [1]."""
         if self._root is not None:
-            self._root.launch(-(-self.gru // THREADS), THREADS, anchor, self._inputs, self.root)
+            w = self._weights
+            self._root.launch(-(-w.gru // THREADS), THREADS, anchor, w.inputs, self.root)
         else:
             state = self._head.advance(None, F.embedding(anchor, self._embedding))
-            self.root[: self._own].copy_(state[0])
+            self.root[: self._weights.own].copy_(state[0])
 
     @torch.inference_mode()
     def build(self, z: Tensor | None, base_logits: Tensor, anchor: Tensor, position: Tensor) -> Tree:
@@ -315,15 +246,16 @@ class FusedBuilder:
             )
         else:
             assert z is not None
-            weights = (self._gru_w1, self._w1_z, self._w2, self._inputs, self._embedding, *self._scratch)
+            w = self._weights
+            weights = (w.gru_w1, w.w1_z, w.w2, w.inputs, self._embedding, *self._scratch)
             if self._pathblind:
                 self._grow.launch(
-                    self._blocks, THREADS, *slices, z, self.root, *weights, self._best, self._parts,
+                    w.blocks, THREADS, *slices, z, self.root, *weights, self._best, self._parts,
                     self._list_score, int(self.kind == "chain"), smem=self._smem,
                 )  # fmt: skip
             else:
                 self._grow.launch(
-                    self._blocks, THREADS, *slices, z, self.root, *where, *weights, *ending, smem=self._smem
+                    w.blocks, THREADS, *slices, z, self.root, *where, *weights, *ending, smem=self._smem
                 )
         if self._pathblind:
             self._pops.launch(

@@ -613,6 +613,8 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
 #define PER (HALF ? 8 : 4)                        // numbers in 16 bytes of W2
 #define CHUNKS ((EMB / PER + 7) / 8)              // 16-byte pieces of a row for each of eight lanes
 
+#define AHEAD (HALF ? 4 : 2)                      // turns whose rows are on their way at once
+
 // Best token and log-sum-exp parts of L + ΔL over this block's share of the vocabulary; eight lanes a row of W2.
 // Bound: one read of W2 (78 MB at 151936 x 256 in float16).
 __device__ void whole_row(Shared& s, const Weights& w, const Scratch& g, int level, const float* line, u64* best,
@@ -630,32 +632,45 @@ __device__ void whole_row(Shared& s, const Weights& w, const Scratch& g, int lev
                 }
     u64 top = 0;
     float most = NEG_INF, total = 0;
-#pragma unroll 4
-    for (int first = (blockIdx.x * WARPS + warp) * 4; first < VOCAB; first += BLOCKS * WARPS * 4) {
-        const int id = first + lane / 8;
-        float sum = 0;
-        if (level >= PREFIX && id < VOCAB)
+    for (int first = (blockIdx.x * WARPS + warp) * 4; first < VOCAB; first += BLOCKS * WARPS * 4 * AHEAD) {
+        uint4 v[AHEAD][CHUNKS];  // rows of several turns are asked for before the first is used
+        float x[AHEAD];
 #pragma unroll
-            for (int i = 0; i < CHUNKS; i++)
-                if ((q + 8 * i) * PER < EMB) {
+        for (int turn = 0; turn < AHEAD; turn++) {
+            const int id = first + turn * (BLOCKS * WARPS * 4) + lane / 8;
+            x[turn] = q == 0 && id < VOCAB ? __ldcg(line + id) : NEG_INF;
+#pragma unroll
+            for (int i = 0; i < CHUNKS; i++) {
+                v[turn][i] = make_uint4(0, 0, 0, 0);
+                if (level >= PREFIX && id < VOCAB && (q + 8 * i) * PER < EMB)
+                    v[turn][i] = __ldg((const uint4*)w.w2 + (u64)id * (EMB / PER) + q + 8 * i);
+            }
+        }
+#pragma unroll
+        for (int turn = 0; turn < AHEAD; turn++) {
+            const int id = first + turn * (BLOCKS * WARPS * 4) + lane / 8;
+            float sum = 0;
+#pragma unroll
+            for (int i = 0; i < CHUNKS; i++) {
+                const uint4 row = v[turn][i];
 #if HALF
-                    uint4 v = __ldg((const uint4*)w.w2 + (u64)id * (EMB / 8) + q + 8 * i);
-                    sum += half_to_float(v.x & 0xffff) * a[i][0] + half_to_float(v.x >> 16) * a[i][1];
-                    sum += half_to_float(v.y & 0xffff) * a[i][2] + half_to_float(v.y >> 16) * a[i][3];
-                    sum += half_to_float(v.z & 0xffff) * a[i][4] + half_to_float(v.z >> 16) * a[i][5];
-                    sum += half_to_float(v.w & 0xffff) * a[i][6] + half_to_float(v.w >> 16) * a[i][7];
+                sum += half_to_float(row.x & 0xffff) * a[i][0] + half_to_float(row.x >> 16) * a[i][1];
+                sum += half_to_float(row.y & 0xffff) * a[i][2] + half_to_float(row.y >> 16) * a[i][3];
+                sum += half_to_float(row.z & 0xffff) * a[i][4] + half_to_float(row.z >> 16) * a[i][5];
+                sum += half_to_float(row.w & 0xffff) * a[i][6] + half_to_float(row.w >> 16) * a[i][7];
 #else
-                    float4 v = __ldg((const float4*)w.w2 + (u64)id * (EMB / 4) + q + 8 * i);
-                    sum += v.x * a[i][0] + v.y * a[i][1] + v.z * a[i][2] + v.w * a[i][3];
+                sum += __uint_as_float(row.x) * a[i][0] + __uint_as_float(row.y) * a[i][1];
+                sum += __uint_as_float(row.z) * a[i][2] + __uint_as_float(row.w) * a[i][3];
 #endif
-                }
-        for (int step = 1; step < 8; step <<= 1) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-        if (q == 0 && id < VOCAB) {
-            const float x = __ldcg(line + id) + sum;
-            const u64 entry = composite(x, id);
-            top = entry > top ? entry : top;
-            if (x > most) total = total * expf(most - x) + 1, most = x;
-            else if (x > NEG_INF) total += expf(x - most);
+            }
+            for (int step = 1; step < 8; step <<= 1) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+            if (q == 0 && id < VOCAB) {
+                const float value = x[turn] + sum;
+                const u64 entry = composite(value, id);
+                top = entry > top ? entry : top;
+                if (value > most) total = total * expf(most - value) + 1, most = value;
+                else if (value > NEG_INF) total += expf(value - most);
+            }
         }
     }
     if (top) atomicMax(best, top);
