@@ -34,8 +34,9 @@ SHARED_LIMIT = 220 * 1024  # bytes of shared memory a block may have, with some 
 
 def why_not(
     scorer: str, *, hidden: int, vocab: int, budget: int, children: int, top_m: int | None, full_row: bool = False,
+    gru: int = 0,
 ) -> str | None:  # fmt: skip
-    """None where the fused builder can make such trees, else the reason in one sentence."""
+    """None where the fused builder can make such trees on this machine, else the reason in one sentence."""
     if full_row:
         return "the fused builder normalises over the top-M candidates only; whole-row scores need another builder"
     if scorer not in ("marginal", "static", "conditional"):
@@ -50,7 +51,17 @@ def why_not(
         return f"the fused builder makes conditional trees of up to {LARGEST_BUDGET} nodes, not {budget}"
     if hidden % 4:
         return f"the fused builder wants a hidden size that is a multiple of 4, not {hidden}"
+    blocks, processors = -(-gru // 32) * 4, _multiprocessors()
+    if blocks > processors:  # its blocks wait for each other, so all must be resident
+        return f"the fused builder needs {blocks} multiprocessors for a GRU of {gru}, and this GPU has {processors}"
     return None
+
+
+def _multiprocessors() -> int:
+    """Of the current CUDA device; plenty where there is none and the kernels are emulated."""
+    if not torch.cuda.is_available():
+        return 1 << 30
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count)
 
 
 class Tree:
@@ -125,7 +136,10 @@ class FusedBuilder:
         hidden = embedding.shape[1] if embedding is not None else 4
         top_m = vocab if top_m is None else min(top_m, vocab)
         children = min(children, vocab if scorer == "marginal" else top_m)
-        reason = why_not(scorer, hidden=hidden, vocab=vocab, budget=budget, children=children, top_m=top_m)
+        reason = why_not(
+            scorer, hidden=hidden, vocab=vocab, budget=budget, children=children, top_m=top_m,
+            gru=head.w_hh.shape[1] if head is not None else 0,
+        )  # fmt: skip
         if reason:
             raise SettingsError(reason + ".")
         self.scorer, self.kind, self.precision = scorer, kind, precision

@@ -29,10 +29,11 @@ FORWARDS = ("auto", "static", "kernels")
 
 
 class Shape(TypedDict):
-    """What the fused builder must know of a target."""
+    """What the fused builder must know of a target and its drafter."""
 
     hidden: int
     vocab: int
+    gru: int
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def fused_unsupported(settings: Settings, target: Target, drafter: Drafter | Non
         return "it needs a CUDA device"
     from dominotree.gpu.fused import why_not
 
-    s, shape = settings, Shape(hidden=target.config.hidden_size, vocab=target.vocab_size)
+    s, gru = settings, drafter.config.gru_hidden_dim
+    shape = Shape(hidden=target.config.hidden_size, vocab=target.vocab_size, gru=gru)
     if s.spec.kind == "chain":
         reason = why_not(s.spec.scorer or "", budget=drafter.levels, children=1, top_m=1, **shape)
     else:

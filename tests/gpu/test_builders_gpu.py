@@ -297,8 +297,9 @@ def test_fused_trees(
         assert bool(builder.tree.nan) == (kind == "nan")
         assert torch.equal(block.base_logits, repaired.base_logits)  # mended in place
     print(f"\n{precision} {shape} M {top_m} budget {budget}: {report}")
-    near = 1e-5 if precision == "float32" else 5e-3
-    assert report.apart <= near and report.swaps <= 2 * near
+    # cumulative scores reach -30 and more, where a float32 step is 2e-6 a level
+    apart, swaps = (3e-5, 1e-5) if precision == "float32" else (5e-3, 5e-3)
+    assert report.apart <= apart and report.swaps <= swaps
 
 
 @pytest.mark.parametrize(("scorer", "kind"), [("marginal", "tree"), ("static", "tree"), ("marginal", "chain"), ("conditional", "chain")])  # fmt: skip
