@@ -140,9 +140,14 @@ def show(page: Page, *traces: tr.Trace) -> None:
 
 
 def js(page: Page, expression: str) -> Any:
-    """The value of an expression, after everything that waits to be drawn is drawn."""
-    # The player itself, which its methods return, is not sent over: it would take seconds.
-    return page.evaluate(f"() => {{ p.flush(); const found = ({expression}); return found === p ? null : found; }}")
+    """The value of an expression; what waits to be drawn is drawn before, and what it asks to draw after it.
+
+    The player itself, which its methods return, is not sent over: it would take seconds.
+    """
+    return page.evaluate(
+        f"() => {{ p.flush(); const found = ({expression}); if (p.frame) p.flush();"
+        " return found === p ? null : found; }"
+    )
 
 
 def state(page: Page) -> dict[str, Any]:
