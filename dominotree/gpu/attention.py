@@ -81,23 +81,44 @@ class Cut:
         )
 
 
+def clusters_at_once(size: int, processors: int) -> int:
+    """Clusters of ``size`` CTAs, one a multiprocessor, that surely run together.
+
+    A cluster stays within one graphics processing cluster of about 16 multiprocessors, the last of which may be
+    smaller; an H200 (132) takes 15 clusters of 8, 16 of 6 and no 24 of 5.
+    """
+    whole = max(0, processors // 16 - 1)
+    return whole * (16 // size) + max(0, processors - 16 * whole - 8) // size
+
+
 @functools.cache
 def cut(n: int, heads: int, groups: int, d: int, bucket: int, processors: int, cluster: bool) -> Cut:
-    """A cut that fills ``processors`` multiprocessors about once. Raises ValueError for shapes that do not fit."""
+    """A cut whose CTAs all run at once on ``processors`` multiprocessors: a second wave would double the time.
+
+    Raises ValueError for shapes that do not fit.
+    """
     per = heads // groups
     tiles = -(-n * per // 16)
-    shares = -(-tiles // 3)
-    mt = -(-tiles // shares)
-    ks = min(8 if mt == 1 else 4, d // 16)
-    # Clusters must fit into the GPU's graphics processing clusters: about a fifth of the multiprocessors stay over.
-    room = processors * 4 // 5 if cluster else processors
-    choices = range(PORTABLE_CLUSTER, 1, -1) if cluster else (16, 8, 4, 2)
-    splits = next((s for s in choices if groups * shares * s <= room), 2)
-    for un in (2, 1):
-        for stages in (3, 2, 4, 6, 1):
-            found = Cut(mt, ks, un, stages, splits, shares, cluster)
-            if found.fits(n, per, d, bucket):
-                return found
+    most = clusters_at_once(2, processors) if cluster else processors // 2
+    shares = min(-(-tiles // 3), max(1, most // groups))
+    mt = min(5, -(-tiles // shares))
+    shares = -(-tiles // mt)
+    ks = min(8 if mt == 1 else 4 if mt <= 3 else 2, d // 16)
+    if cluster:
+        sizes = range(PORTABLE_CLUSTER, 1, -1)
+        splits = next((s for s in sizes if groups * shares <= clusters_at_once(s, processors)), 2)
+    else:
+        splits = next((s for s in (16, 8, 4, 2) if groups * shares * s <= processors), 2)
+    units = -(-((bucket + 15) // 16) // splits)
+    if mt == 1:  # all keys of a CTA in one tile where they fit, a ring of small tiles otherwise
+        whole = -(-units // ks)
+        tries = [(whole, 1)] * (whole <= 3) + [(1, 3), (1, 2), (1, 1)]
+    else:
+        tries = [(u, stages) for u in ((4, 3, 2, 1) if ks == 2 else (2, 1)) for stages in (2, 1)]
+    for un, stages in tries:
+        found = Cut(mt, ks, un, stages, splits, shares, cluster)
+        if found.fits(n, per, d, bucket):
+            return found
     raise ValueError(f"tree attention does not take {n} rows of {heads} heads in {groups} groups of size {d}")
 
 
@@ -119,11 +140,13 @@ class TreeAttention:
         hopper = torch.cuda.get_device_capability(device)[0] >= 9
         self.pdl = pdl and hopper
         self.per = c.num_heads // c.num_kv_heads
-        processors = torch.cuda.get_device_properties(device).multi_processor_count
+        properties = torch.cuda.get_device_properties(device)
+        processors = properties.multi_processor_count
+        limit = getattr(properties, "shared_memory_per_block_optin", SHARED_LIMIT)
         self.cut = shape or cut(rows, c.num_heads, c.num_kv_heads, c.head_dim, bucket, processors, hopper)
-        if not self.cut.fits(rows, self.per, c.head_dim, bucket):
-            raise ValueError(f"{self.cut} does not fit {rows} rows and a bucket of {bucket}")
         self.shared = self.cut.shared_bytes(rows, self.per, c.head_dim, bucket)
+        if not self.cut.fits(rows, self.per, c.head_dim, bucket) or self.shared > limit:
+            raise ValueError(f"{self.cut} does not fit {rows} rows and a bucket of {bucket} on this device")
         self.scale = math.log2(math.e) / math.sqrt(c.head_dim)
         self._attend, self._combine = attention_kernels(self.cut, config, rows, self.pdl)
         moves = {"D": c.head_dim, **({"PDL": 1} if self.pdl else {})}
