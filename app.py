@@ -24,7 +24,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--public-url",
         type=public_url,
-        default="",
+        default=None,
         metavar="URL",
         help="the page's address for others, for links and QR codes (default: as the visitor opened it)",
     )
@@ -64,10 +64,10 @@ def main() -> None:
     from viz.sessions import NoEngine, Sessions
 
     if asked.replay_only:
-        app = create_app(Library(), Sessions(NoEngine()), public_url=asked.public_url)
+        app = create_app(Library(), Sessions(NoEngine()), public_url=asked.public_url or "")
     else:
         engine = PairEngine(asked.pair, asked.target, asked.drafter, asked.dflash, asked.device)
-        app = create_app(Library(), Sessions(engine), on_start=engine.start, public_url=asked.public_url)
+        app = create_app(Library(), Sessions(engine), on_start=engine.start, public_url=asked.public_url or "")
     outside = f", for others {asked.public_url}" if asked.public_url else ""
     print(f"DominoTree Live: http://{asked.host}:{asked.port}{outside}", flush=True)
     if asked.open and desktop():
