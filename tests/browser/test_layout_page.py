@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import struct
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from helpers import PLAIN, Open, assert_nothing_meets, js, show
+from page_tools import until
 from playwright.sync_api import Page
 from trace_factory import make_trace
 
@@ -185,3 +190,68 @@ def test_folded_trees_share_no_cell(visit_player: Open) -> None:
                     taken[cell] = parent
             if name == "y1":
                 assert min(lanes) == 0
+
+
+# ---- pictures ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_tree_is_saved_as_png_and_svg_in_the_theme(
+    visit_player: Open, tmp_path: Path, theme: str
+) -> None:
+    trace = make_trace(
+        4, 16, 3, skill=0.9, vocabulary=[b"<b>", b" &", b" the", b"word", b",", b" a b"], width=5
+    )
+    page = visit_player(trace, color_scheme=theme)
+    js(page, "p.goto(2).scoring('marginal')")
+    this = trace.rounds[1]
+    found = {}
+    for kind in ("png", "svg"):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Save the tree as {kind.upper()}").click()
+        name = f"dominotree-dominotree-{trace.run_id}-round-2-marginal.{kind}"
+        assert waiting.value.suggested_filename == name
+        found[kind] = Path(waiting.value.path()).read_bytes()
+    size = tree(page, "[g.width, g.height]")
+    wide, high = struct.unpack(">II", found["png"][16:24])
+    assert [wide, high] == [2 * size[0], 2 * (size[1] + 58)]
+    picture = found["svg"].decode()
+    texts = [
+        "".join(e.itertext())
+        for e in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    drafts = f"{this.accepted} draft{'s' * (this.accepted != 1)} + 1 bonus"
+    assert any(t.startswith(f"DominoTree, round 2 of 4: {drafts}") for t in texts)
+    assert any("marginal tree, not the one verified" in t and trace.run_id in t for t in texts)
+    labels = set(tree(page, "g.label.filter((l, i) => l && kinds.drawn(i) && kinds.shown[i])"))
+    assert labels and labels <= set(texts)
+    ground = {"light": "rgb(255, 255, 255)", "dark": "rgb(14, 17, 22)"}[theme]
+    assert f"fill: {ground}" in picture
+    assert page.evaluate(
+        """async ([text, theme]) => {
+          const image = new Image();
+          image.src = "data:image/png;base64," + text;
+          await image.decode();
+          const canvas = Object.assign(document.createElement("canvas"), {width: image.width, height: image.height});
+          const context = canvas.getContext("2d");
+          context.drawImage(image, 0, 0);
+          const {data} = context.getImageData(0, 0, image.width, image.height);
+          const seen = new Set();
+          for (let k = 0; k < data.length; k += 4) seen.add(`${data[k]},${data[k + 1]},${data[k + 2]}`);
+          return seen.has(theme === "light" ? "255,255,255" : "14,17,22") && seen.has(theme === "light" ? "27,95,208" : "130,177,255");
+        }""",
+        [base64.b64encode(found["png"]).decode(), theme],
+    ), "background and accent of the theme"
+
+
+def test_both_trees_of_a_comparison_are_saved(visit_player: Open) -> None:
+    a, b = (make_trace(3, 16, 3, m, vocabulary=PLAIN) for m in ("dominotree", "ddtree"))
+    page = visit_player(a, b)
+    names: list[str] = []
+    page.on("download", lambda d: names.append(d.suggested_filename))
+    page.get_by_role("button", name="Save the tree as SVG").click()
+    until(lambda: (page.wait_for_timeout(50), len(names) == 2)[1], 10)
+    assert names == [
+        f"dominotree-dominotree-{a.run_id}-round-1-conditional.svg",
+        f"dominotree-ddtree-{b.run_id}-round-1-marginal.svg",
+    ]

@@ -11,7 +11,7 @@
   "use strict";
   if (!DP.parts || !DP.parts.Pane || !window.Plotly)
     throw new Error("player.js comes last: load vendor/plotly-basic.min.js and the other player files before it, in the order of viz.player.SCRIPTS.");
-  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, Comparison, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
+  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, Comparison, pictureButtons, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
 
   const SPEEDS = [0.5, 1, 2, 4, 8];
   const KEYS = [
@@ -146,7 +146,7 @@
         h("p", null, "They work wherever the focus is, except in text fields."),
         h("button", { type: "button", onclick: () => this.dialog.close() }, "Close"),
       );
-      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.body, this.comparison.race.root, this.side, h("div.foot", null, this.tableHost, this.downloads));
+      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.body, this.comparison.race.root, this.side, h("div.foot", null, this.tableHost, pictureButtons(this), this.downloads));
       this.root = h("div", { class: "dp" }, frame, this.dialog);
       element.replaceChildren(this.root);
       this.hideTip = tips(this.root);
