@@ -71,6 +71,7 @@
       if (!this.isOpen) {
         this.isOpen = true;
         this.focused = document.activeElement;
+        this.scrolled = scrollY;
         this.chosen = player.chosen;
         this.node = player.panes[0].node;
         player.chosen = null; // the build is that of the run's own tree
@@ -83,7 +84,8 @@
       this.resize();
       const hidden = this.focused && player.root.contains(this.focused) && !this.focused.getClientRects().length;
       if (hidden) this.closer.focus({ preventScroll: true });
-      if (this.bar.getBoundingClientRect().top < 0) this.bar.scrollIntoView();
+      const { top } = this.bar.getBoundingClientRect();
+      if (top < 0 || this.panel.getBoundingClientRect().bottom > innerHeight) this.bar.scrollIntoView({ block: "start", behavior: "instant" });
       return this;
     }
 
@@ -101,6 +103,7 @@
       player.chosen = this.chosen;
       if (pane.node === null) pane.node = this.node;
       this.resize();
+      scrollTo({ top: this.scrolled, behavior: "instant" });
       if (inside) (this.focused?.isConnected && this.focused.getClientRects().length ? this.focused : this.opener).focus({ preventScroll: true });
     }
 
