@@ -192,6 +192,7 @@ def _footer(tab: str) -> None:
                 ("Rounds CSV", "rounds.csv"),
                 ("Nodes CSV", "nodes.csv"),
                 ("Trace JSON", "trace.json"),
+                ("HTML", "run.html"),
             ):
                 button = gr.Button(
                     title, size="sm", scale=0, min_width=60, elem_id=f"{tab}-{what.replace('.', '-')}"
@@ -313,51 +314,28 @@ def _compare(library: Library, sessions: Sessions) -> None:
     )
 
 
-def _lessons(library: Library, sessions: Sessions) -> None:
-    """The lessons: script, style and texts are fetched when the tab is first opened."""
-    gr.HTML(
-        value="",
-        html_template='<div class="dt-player"></div>',
-        js_on_load=(
-            "const place = element.querySelector('.dt-player');"
-            "const file = (path) => new URL(path, document.baseURI).href;"
-            "const { version } = JSON.parse(document.getElementById('dt-config').textContent);"
-            "import(file(`player/${version}/lessons.js`)).then("
-            "() => DominoLinks.opened('lessons', DominoLessons.open(place, {styles: file(`player/${version}/lessons.css`),"
-            " data: file('lessons.json'), run: (id) => file(`recorded/${id}.json?v=${version}`)})),"
-            "() => { place.textContent = 'The server does not answer: check that it is still running.'; });"
-        ),
-        apply_default_css=False,
-        elem_id="lessons-place",
-        elem_classes=["dt-player-block"],
-    )
+def _part(name: str) -> Callable[[Library, Sessions], None]:
+    """Lessons or Benchmarks: script, style and data are fetched when the tab is first opened."""
 
+    def build_part(library: Library, sessions: Sessions) -> None:
+        gr.HTML(
+            value="",
+            html_template='<div class="dt-player"></div>',
+            js_on_load=f"DominoPage.openPart('{name}', element.querySelector('.dt-player'));",
+            apply_default_css=False,
+            elem_id=f"{name}-place",
+            elem_classes=["dt-player-block"],
+        )
 
-def _benchmarks(library: Library, sessions: Sessions) -> None:
-    """The charts: script, style and figures are fetched when the tab is first opened."""
-    gr.HTML(
-        value="",
-        html_template='<div class="dt-player"></div>',
-        js_on_load=(
-            "const place = element.querySelector('.dt-player');"
-            "const file = (path) => new URL(path, document.baseURI).href;"
-            "const folder = `player/${JSON.parse(document.getElementById('dt-config').textContent).version}/`;"
-            "import(file(folder + 'benchmarks.js')).then("
-            "() => DominoLinks.opened('benchmarks', DominoBenchmarks.open(place, {styles: file(folder + 'benchmarks.css'), data: file('benchmarks.json')})),"
-            "() => { place.textContent = 'The server does not answer: check that it is still running.'; });"
-        ),
-        apply_default_css=False,
-        elem_id="benchmarks-charts",
-        elem_classes=["dt-player-block"],
-    )
+    return build_part
 
 
 #: The tabs in order: title -> what builds it. Present finds its place here.
 TABS: dict[str, Callable[[Library, Sessions], None]] = {
     "Explore": _explore,
     "Compare": _compare,
-    "Lessons": _lessons,
-    "Benchmarks": _benchmarks,
+    "Lessons": _part("lessons"),
+    "Benchmarks": _part("benchmarks"),
 }
 
 
@@ -383,10 +361,13 @@ def build(library: Library, sessions: Sessions) -> gr.Blocks:
     return blocks
 
 
-def head(library: Library, sessions: Sessions, version: str, public_url: str = "") -> str:
+def head(
+    library: Library, sessions: Sessions, version: str, public_url: str = "", static: bool = False
+) -> str:
     """The top of the HTML: the player and the first recorded run begin to load before Gradio does.
 
     ``public_url``: the page's address for others, in QR codes and copied links; "": where the visitor opened it.
+    ``static``: the page is a folder of files (viz/site.py), its recorded runs are gzipped.
     """
     groups = library.menu()
     config = {
@@ -397,10 +378,13 @@ def head(library: Library, sessions: Sessions, version: str, public_url: str = "
         "methods": variants(groups),
         "live": sessions.engine.state != "off",
         "importBytes": sessions.limits.import_bytes,
+        "importUnpacked": sessions.limits.import_unpacked,
+        "static": static,
         "publicUrl": public_url,
     }
     embedded = json.dumps(config, ensure_ascii=False).replace("<", "\\u003c")
-    first = f"recorded/{groups[0]['runs'][0]['id']}.json?v={version}" if groups else ""
+    kind = "json.gz" if static else "json"
+    first = f"recorded/{groups[0]['runs'][0]['id']}.{kind}?v={version}" if groups else ""
     lines = [
         '<base href="./" />',
         f"<title>{TITLE}</title>",

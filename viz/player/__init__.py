@@ -23,6 +23,10 @@ SCRIPTS = (
     "notes.js",
     "text.js",
     "model.js",
+    "placing.js",
+    "reading.js",
+    "tables.js",
+    "saving.js",
     "fold.js",
     "geometry.js",
     "glossary.js",
@@ -65,8 +69,6 @@ def standalone(*runs: dict[str, Any], title: str = "DominoTree Live", theme: str
         return "<script>\n" + text.replace("</script", "<\\/script") + "\n</script>"
 
     data = json.dumps(runs, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    call = "p.load(runs[0])" if len(runs) == 1 else "p.load(runs[0]); p.compare(runs[0], runs[1])"
-    options = json.dumps({"theme": theme, "downloads": False, "hash": True})
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8" />',
@@ -77,11 +79,7 @@ def standalone(*runs: dict[str, Any], title: str = "DominoTree Live", theme: str
         '<body><main id="player"></main>',
         *(script((FOLDER / s).read_text(encoding="utf-8")) for s in SCRIPTS),
         f'<script type="application/json" id="runs">{data}</script>',
-        script(
-            'const runs = JSON.parse(document.getElementById("runs").textContent);\n'
-            f'const p = DominoPlayer.mount(document.getElementById("player"), {options});\n'
-            f"const asked = DominoPlayer.readHash();\n{call};\np.setState(asked);"
-        ),
+        script(f"const p = DominoPlayer.standalone({json.dumps({'theme': theme})});"),
         "</body></html>",
     ]
     return "\n".join(parts)

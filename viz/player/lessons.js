@@ -1,7 +1,7 @@
 /* The lessons: a claim, a recorded round in the player, something to try, a question with its answer.
 
    const l = DominoLessons.mount(element, {data, run: async (id) => served, theme: "auto"|"light"|"dark", hash: true});
-   DominoLessons.open(element, {styles: url, data: url, run: (id) => url}) fetches what is missing and follows the page's theme.
+   DominoLessons.open(element, {styles: url, data: url, run: async (id) => served}) fetches what is missing and follows the page's theme.
    l.theme(name) · l.goto(id or number) · l.state() -> {at, id, done, player} · l.destroy()
 
    `data` is what viz.lessons.build returns, `run` gives a served trace. Needs the player's files. The address says
@@ -365,7 +365,7 @@ window.DominoLessons = (() => {
     try {
       const [found] = await Promise.all([fetched(data), style(styles)]);
       const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
-      const lessons = mount(element, { data: found, run: (id) => fetched(run(id)), theme: theme() });
+      const lessons = mount(element, { data: found, run, theme: theme() });
       new MutationObserver(() => lessons.theme(theme())).observe(document.body, { attributeFilter: ["class"] });
       return lessons;
     } catch (error) {

@@ -100,5 +100,5 @@
     return element;
   }
 
-  Object.assign((DP.parts = DP.parts || {}), { bytesOf, tokenText, escapePlotly, value, number, percent, plural, missing, h, DASH });
+  Object.assign((DP.parts = DP.parts || {}), { bytesOf, characterLength, tokenText, escapePlotly, value, number, percent, plural, missing, h, DASH });
 })((window.DominoPlayer = window.DominoPlayer || {}));

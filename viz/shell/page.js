@@ -58,9 +58,9 @@
   const texts = new Map();
   function recordedText(id) {
     if (!texts.has(id)) {
-      const wish = fetch(address(`recorded/${id}.json?v=${config.version}`)).then((answer) => {
+      const wish = fetch(address(`recorded/${id}.json${config.static ? ".gz" : ""}?v=${config.version}`)).then((answer) => {
         if (!answer.ok) throw new Error(`This recorded run could not be loaded (${answer.status}).`);
-        return answer.text();
+        return config.static ? DominoPlayer.reading.unpacked(answer) : answer.text();
       });
       wish.catch(() => texts.delete(id));
       texts.set(id, wish);
@@ -101,8 +101,12 @@
     return `Recorded${day ? ` ${day}` : ""} on ${header.machine || "an unnamed machine"}.`;
   }
 
-  const lost = (error) =>
-    error instanceof TypeError ? "The server does not answer: check that it is still running." : error.message;
+  const NO_ANSWER = !config.static
+    ? "The server does not answer: check that it is still running."
+    : location.protocol === "file:"
+      ? "A browser lets no page on disk read the files beside it: put the folder on a web server, for example with python -m http.server."
+      : "The web server does not answer; what has been opened still works.";
+  const lost = (error) => (error instanceof TypeError ? NO_ANSWER : error.message);
 
   // ---- live runs
 
@@ -381,6 +385,8 @@
 
   async function download(name, what) {
     const tab = tabs[name];
+    const here = () => DominoPlayer.saving.save(tab.player.panes.map((pane) => pane.run), what);
+    if (config.static || what === "run.html") return here().catch((error) => tab.say(lost(error), "error"));
     for (const pane of tab.shown) {
       try {
         const answer = await fetch(address(`${pane.base}/${what}`));
@@ -391,6 +397,7 @@
         link.click();
         setTimeout(() => URL.revokeObjectURL(link.href), 10000);
       } catch (error) {
+        if (error instanceof TypeError) return here(); // the server is gone: the browser has the runs, too
         tab.say(lost(error), "error");
       }
     }
@@ -404,6 +411,22 @@
     input.click();
   }
 
+  /** A file's trace, ready to be shown: {token, trace}. Read by the server; where there is none, by this browser. */
+  async function taken(file) {
+    try {
+      if (config.static) throw new TypeError("no server");
+      const answer = await fetch(address("import"), { method: "POST", body: file });
+      const data = await answer.json();
+      if (!answer.ok) throw new Error(data.error);
+      return data;
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      const trace = await DominoPlayer.reading.served(file, { bytes: config.importBytes, unpacked: config.importUnpacked });
+      return { token: `here-${trace.run_id}-${imports++}`, trace, texts: [JSON.stringify(trace)] };
+    }
+  }
+  let imports = 1;
+
   async function takeImport(name, file) {
     const tab = tabs[name];
     const most = config.importBytes;
@@ -411,12 +434,10 @@
     tab.say(`Reading ${file.name} …`, "busy");
     const turn = ++tab.turn;
     try {
-      const answer = await fetch(address("import"), { method: "POST", body: file });
-      const data = await answer.json();
-      if (!answer.ok) throw new Error(data.error);
+      const data = await taken(file);
       const method = data.trace.header?.settings?.method;
       const title = `${tab.own.length + 1} · ${config.methods[method] || method || "run"} (${file.name})`;
-      const own = { id: `${OWN}:${data.token}`, title, token: data.token, panes: 1, titles: [title], ids: [data.trace.run_id], imported: true };
+      const own = { id: `${OWN}:${data.token}`, title, token: data.token, panes: 1, titles: [title], ids: [data.trace.run_id], imported: true, texts: data.texts };
       tab.own.unshift(own);
       DominoLinks.keep(own, [JSON.stringify(data.trace)]);
       if (turn !== tab.turn) return tab.tell();
@@ -442,7 +463,7 @@
 
   /** File buttons are for the run on the screen; without one there is nothing to save. */
   function files(tab) {
-    for (const name of ["rounds-csv", "nodes-csv", "trace-json"]) {
+    for (const name of ["rounds-csv", "nodes-csv", "trace-json", "run-html"]) {
       const button = part(tab, name);
       if (button) button.disabled = !tab.shown.length;
     }
@@ -511,6 +532,20 @@
     buttons.find((button) => button.textContent.trim() === title)?.click();
   }
 
+  /** Lessons or Benchmarks: script, style and data are fetched when the tab is first opened. */
+  async function openPart(name, place) {
+    const folder = `player/${config.version}/`;
+    try {
+      await import(address(`${folder}${name}.js`));
+    } catch {
+      place.textContent = NO_ANSWER;
+      return;
+    }
+    const files = { styles: address(`${folder}${name}.css`), data: address(`${name}.json`) };
+    const run = async (id) => JSON.parse(await recordedText(id));
+    DominoLinks.opened(name, name === "lessons" ? DominoLessons.open(place, { ...files, run }) : DominoBenchmarks.open(place, files));
+  }
+
   function mountStatus(name, element) {
     tabs[name].status = element;
     tabs[name].say(...tabs[name].message);
@@ -520,7 +555,7 @@
     const badge = element.querySelector(".dt-badge");
     const button = element.querySelector(".dt-theme");
     button.addEventListener("click", () => setTheme(theme() === "dark" ? "light" : "dark"));
-    watchEngine(badge);
+    if (!config.static) watchEngine(badge);
   }
 
   async function watchEngine(badge) {
@@ -576,7 +611,7 @@
 
   window.DominoPage = {
     mount, mountStatus, mountHeader, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
-    download, chooseImport, takeImport, toggleSettings,
+    download, chooseImport, takeImport, toggleSettings, openPart,
     inside: { tabs, config, address, recordedText, show, hint, pickRun, pickPair, chooseImport, openTab, lost, setTheme, follow }, // for links.js
     state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live, player: tabs[name].player?.state() }),
   };
