@@ -373,7 +373,7 @@ class FusedDraft(Program):
     def steps(self, bucket: int, landing: Tensor) -> list[Step]:
         def build() -> None:
             launch_fused(self.draft, self.builder)
-            landing.copy_(self.builder.tree.count, non_blocking=True)
+            landing.copy_(self.builder.tree.count.long(), non_blocking=True)
 
         return [("draft", lambda: draft_for_fused(self.draft, self.builder, bucket)), ("build", build)]
 
