@@ -104,10 +104,11 @@ def fit(
     smooth = isotonic_regression(rates, weights=counts).x
     x: list[float] = []
     y: list[float] = []
-    for mean, rate in zip(means, smooth, strict=True):
+    for mean, rate in zip(means, smooth, strict=True):  # 6 digits, as a trace's header keeps them
+        mean, log_rate = float(f"{mean:.6g}"), float(f"{math.log(float(rate)):.6g}")
         if not x or mean > x[-1]:
             x.append(min(mean, 0.0))
-            y.append(min(math.log(float(rate)), 0.0))
+            y.append(min(log_rate, 0.0))
     return Calibration(dict(about), tuple(x), tuple(y))
 
 

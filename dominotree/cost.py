@@ -5,6 +5,9 @@ convex piecewise-linear function that is nearest to the medians in relative term
 constant, a line and one hinge (n − k)₊ per measured count. Between contexts it is interpolated, outside the measured
 ones it stays; beyond the largest count it goes on with the last slope. All times in milliseconds.
 
+It is kept as C_verify(0) and a slope for each stretch between two counts, with 6 significant digits, as a trace stores
+numbers: so a trace's header holds exactly what the run used, and slopes that never fall stay so.
+
 The fit knows no torch; ``dominotree.profile`` measures.
 """
 
@@ -21,7 +24,6 @@ from typing import Any
 
 import numpy as np
 
-from dominotree.builders.adaptive import RoundCost
 from dominotree.errors import FileError
 from dominotree.jsonfile import numbers, read_object, write_object
 
@@ -32,29 +34,49 @@ IDENTITY = ("machine", "target", "domino", "dflash", "dtype", "engine")
 
 
 @dataclass(frozen=True)
+class RoundCost:
+    """Times of one round in ms: ``draft``, and ``verify[n]`` for n = 0 … cap nodes besides the anchor."""
+
+    draft: float
+    verify: Sequence[float]
+
+
+@dataclass(frozen=True)
 class CostModel:
     """A fitted profile.
 
     ``about``: machine, target, domino, dflash (names), dtype, engine, kind ("full", "quick"), created, versions.
-    ``contexts`` [c] and ``nodes`` [k] ascending, nodes[0] = 0; ``verify_ms`` [c][k] fitted; ``draft_ms`` by drafter
-    kind, [c]; ``raw``: every sample.
+    ``contexts`` [c] and ``nodes`` [k] ascending, nodes[0] = 0; ``base_ms`` [c] is C_verify(0), ``slope_ms`` [c][k − 1]
+    ms per node from each count to the next; ``draft_ms`` by drafter kind, [c]; ``raw``: every sample.
     """
 
     about: Mapping[str, Any]
     contexts: tuple[int, ...]
     nodes: tuple[int, ...]
-    verify_ms: tuple[tuple[float, ...], ...]
+    base_ms: tuple[float, ...]
+    slope_ms: tuple[tuple[float, ...], ...]
     draft_ms: Mapping[str, tuple[float, ...]]
     raw: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
     def verify_table(self, cap: int, context: int) -> list[float]:
         """C_verify(n, context) for n = 0 … cap, float64."""
-        at, knots = np.arange(cap + 1, dtype=np.float64), np.asarray(self.nodes, dtype=np.float64)
         lower, upper, share = self._between(context)
-        table = (1.0 - share) * _curve(at, knots, self.verify_ms[lower])
+        table = (1.0 - share) * self._curve(lower, cap)
         if share:
-            table = table + share * _curve(at, knots, self.verify_ms[upper])
+            table = table + share * self._curve(upper, cap)
         return table.tolist()
+
+    @property
+    def verify_ms(self) -> list[list[float]]:
+        """C_verify at ``nodes`` for every context, [c][k]."""
+        return [self._curve(i, self.nodes[-1])[list(self.nodes)].tolist() for i in range(len(self.contexts))]
+
+    def _curve(self, i: int, cap: int) -> np.ndarray:
+        """C_verify(0 … cap) at the i-th context; the last slope goes on beyond the largest count."""
+        out = np.full(max(cap, self.nodes[-1]) + 1, self.base_ms[i])
+        for low, slope in zip(self.nodes, self.slope_ms[i], strict=False):
+            out[low + 1 :] = out[low] + slope * np.arange(1, len(out) - low)
+        return out[: cap + 1]
 
     def draft(self, kind: str, context: int) -> float:
         """C_draft of the pair's drafter of that kind. Raises FileError where it was not measured."""
@@ -89,7 +111,8 @@ class CostModel:
             "about": dict(self.about),
             "contexts": list(self.contexts),
             "nodes": list(self.nodes),
-            "verify_ms": [list(row) for row in self.verify_ms],
+            "base_ms": list(self.base_ms),
+            "slope_ms": [list(row) for row in self.slope_ms],
             "draft_ms": {kind: list(row) for kind, row in self.draft_ms.items()},
         }
 
@@ -119,15 +142,19 @@ class CostModel:
         nodes = _ascending(value.get("nodes"), "nodes")
         if nodes[0] != 0:
             raise FileError("nodes do not begin with 0")
-        verify, draft = value.get("verify_ms"), value.get("draft_ms")
-        if not isinstance(verify, list) or len(verify) != len(contexts):
-            raise FileError("verify_ms is not one row per context")
-        rows = tuple(numbers(row, "verify_ms", 1e-9) for row in verify)
+        base, slopes, draft = (
+            numbers(value.get("base_ms"), "base_ms", 1e-9),
+            value.get("slope_ms"),
+            value.get("draft_ms"),
+        )
+        if not isinstance(slopes, list) or not len(slopes) == len(base) == len(contexts):
+            raise FileError("base_ms and slope_ms are not one entry per context")
+        rows = tuple(numbers(row, "slope_ms", 0.0) for row in slopes)
         for row in rows:
-            if len(row) != len(nodes):
-                raise FileError("verify_ms is not one number per node count")
-            if not is_monotone_convex(nodes, row):
-                raise FileError("verify_ms is not monotone and convex in nodes")
+            if len(row) != len(nodes) - 1:
+                raise FileError("slope_ms is not one number per stretch between node counts")
+            if any(a > b for a, b in itertools.pairwise(row)):
+                raise FileError("slope_ms falls, so C_verify is not convex in nodes")
         if not isinstance(draft, dict) or not draft:
             raise FileError("draft_ms is not an object by drafter kind")
         drafts = {str(kind): numbers(row, "draft_ms", 0.0) for kind, row in draft.items()}
@@ -136,7 +163,7 @@ class CostModel:
         raw = value.get("raw", [])
         if not isinstance(raw, list) or not all(isinstance(row, dict) for row in raw):
             raise FileError("raw is not a list of measurements")
-        model = cls(about, contexts, nodes, rows, drafts, tuple(raw))
+        model = cls(about, contexts, nodes, base, rows, drafts, tuple(raw))
         if value.get("hash", model.hash) != model.hash:
             raise FileError("its numbers were changed after they were fitted (the hash differs)")
         return model
@@ -149,16 +176,6 @@ def _ascending(value: Any, what: str) -> tuple[int, ...]:
     return tuple(int(x) for x in found)
 
 
-def _curve(at: np.ndarray, knots: np.ndarray, values: Sequence[float]) -> np.ndarray:
-    """Piecewise linear through the knots, the last slope beyond them."""
-    row = np.asarray(values, dtype=np.float64)
-    out = np.interp(at, knots, row)
-    if len(knots) > 1:
-        slope = (row[-1] - row[-2]) / (knots[-1] - knots[-2])
-        out = np.where(at > knots[-1], row[-1] + slope * (at - knots[-1]), out)
-    return out
-
-
 def is_monotone_convex(nodes: Sequence[int], values: Sequence[float], slack: float = 1e-9) -> bool:
     """Whether slopes are non-negative and never fall, up to rounding (``slack`` times the largest value)."""
     x, y = np.asarray(nodes, dtype=np.float64), np.asarray(values, dtype=np.float64)
@@ -167,21 +184,27 @@ def is_monotone_convex(nodes: Sequence[int], values: Sequence[float], slack: flo
     return bool(np.all(slopes >= bound) and np.all(np.diff(slopes) >= bound))
 
 
-def fit_convex(nodes: Sequence[int], ms: Sequence[float]) -> tuple[float, ...]:
-    """The monotone convex function through the points, nearest in relative squares: its values at ``nodes``.
+def digits(x: float) -> float:
+    """A number as a trace stores it: 6 significant digits."""
+    return float(f"{x:.6g}")
 
-    ``nodes`` ascending, ``ms`` positive. Non-negative least squares (scipy) on 1, n and (n − k)₊.
+
+def fit_convex(nodes: Sequence[int], ms: Sequence[float]) -> tuple[float, tuple[float, ...]]:
+    """The monotone convex function that is nearest to the points in relative squares: value at nodes[0], slopes.
+
+    ``nodes`` ascending, ``ms`` positive. Non-negative least squares (scipy) on 1, n and (n − k)₊; the weight of a hinge is
+    what its slope adds, so slopes are running sums of weights and never fall.
     """
     from scipy.optimize import nnls
 
     x, y = np.asarray(nodes, dtype=np.float64), np.asarray(ms, dtype=np.float64)
     if len(x) < 2:
-        return tuple(y.tolist())
+        return digits(float(y[0])), ()
     span = x[-1] - x[0]
     columns = [np.ones_like(x), (x - x[0]) / span, *(np.maximum(x - k, 0.0) / span for k in x[1:-1])]
     basis = np.stack(columns, axis=1)
     weights, _ = nnls(basis / y[:, None], np.ones_like(y))
-    return tuple((basis @ weights).tolist())
+    return digits(float(weights[0])), tuple(digits(s) for s in (weights[1:] / span).cumsum().tolist())
 
 
 def fit(about: Mapping[str, Any], raw: Sequence[Mapping[str, Any]]) -> CostModel:
@@ -192,12 +215,14 @@ def fit(about: Mapping[str, Any], raw: Sequence[Mapping[str, Any]]) -> CostModel
     contexts = tuple(sorted({c for c, _ in verify}))
     nodes = tuple(sorted({n for _, n in verify}))
     kinds = dict.fromkeys(kind for _, kind in draft)
+    fitted = [fit_convex(nodes, [verify[c, n] for n in nodes]) for c in contexts]
     return CostModel(
         dict(about),
         contexts,
         nodes,
-        tuple(fit_convex(nodes, [verify[c, n] for n in nodes]) for c in contexts),
-        {kind: tuple(draft[c, kind] for c in contexts) for kind in kinds},
+        tuple(base for base, _ in fitted),
+        tuple(slopes for _, slopes in fitted),
+        {kind: tuple(digits(draft[c, kind]) for c in contexts) for kind in kinds},
         tuple(dict(row) for row in raw),
     )
 

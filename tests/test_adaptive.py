@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tiny import TINY_CALIBRATION, TINY_COSTS, tiny_pair
 
 from dominotree import trace as tr
-from dominotree.builders.adaptive import RoundCost, grow
+from dominotree.builders.adaptive import grow
 from dominotree.builders.reference import best_first
 from dominotree.calibration import Calibration
-from dominotree.cost import CostModel
+from dominotree.cost import CostModel, RoundCost
 from dominotree.decode import Run, Settings, generate
 from dominotree.methods import METHODS
 
@@ -180,13 +180,12 @@ def test_given_the_profile_the_trees_repeat(method: str) -> None:
     first = Run(pair, prompt_ids=PROMPT, settings=chosen)
     list(first)
     other = tiny_pair(dflash={"pure_draft_prefix_len": 1})
-    other.costs = replace(TINY_COSTS, verify_ms=((1.0, 1.0, 1.0), (1.0, 1.0, 1.0)))
-    again = Run(
-        other,
-        prompt_ids=PROMPT,
-        settings=chosen,
-        costs=CostModel.from_dict(first.trace.header["cost_profile"]),
-    )
+    other.costs = replace(TINY_COSTS, slope_ms=((0.0, 0.0),) * 2)
+    header = tr.from_json(tr.to_json(first.trace)).header  # as a file gives it
+    if "calibration" in header:
+        other.calibration = Calibration.from_dict(header["calibration"])
+    costs = CostModel.from_dict(header["cost_profile"])
+    again = Run(other, prompt_ids=PROMPT, settings=chosen, costs=costs)
     list(again)
     assert [r.nodes for r in again.trace.rounds] == [r.nodes for r in first.trace.rounds]
     flat = Run(other, prompt_ids=PROMPT, settings=chosen)
@@ -194,7 +193,7 @@ def test_given_the_profile_the_trees_repeat(method: str) -> None:
 
 
 def test_an_empty_tree_is_a_round_of_one_token() -> None:
-    steep = replace(TINY_COSTS, verify_ms=((1.0, 400.0, 1200.0),) * 2)
+    steep = replace(TINY_COSTS, slope_ms=((100.0, 100.0),) * 2)
     pair = tiny_pair()
     pair.costs = steep
     run = Run(pair, prompt_ids=PROMPT, settings=Settings(method="condadaptive", max_new_tokens=6))

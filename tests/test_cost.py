@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import TINY_COSTS, tiny_pair
 
-from dominotree import calibration, cost, profile
+from dominotree import calibration, cost, profile, trace
 from dominotree.calibration import Calibration
 from dominotree.cli import main
 from dominotree.cost import CostModel, fit_convex, is_monotone_convex
@@ -34,30 +34,44 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---- the fit
 
 
+def values(nodes: list[int], ms: list[float]) -> list[float]:
+    """The fit at the measured counts."""
+    base, slopes = fit_convex(nodes, ms)
+    return [
+        base + sum(s * (b - a) for s, a, b in zip(slopes[:k], nodes, nodes[1:], strict=False))
+        for k in range(len(nodes))
+    ]
+
+
 def test_a_convex_curve_is_kept_and_a_dent_is_smoothed() -> None:
     nodes = [0, 1, 4, 16, 64]
-    assert fit_convex(nodes, [2.0, 2.0, 2.3, 4.1, 14.0]) == pytest.approx(
-        [2.0, 2.0, 2.3, 4.1, 14.0], rel=1e-6
-    )
-    fitted = fit_convex(nodes, [2.0, 3.0, 2.0, 4.0, 4.0])
+    assert values(nodes, [2.0, 2.0, 2.3, 4.1, 14.0]) == pytest.approx([2.0, 2.0, 2.3, 4.1, 14.0], rel=1e-5)
+    fitted = values(nodes, [2.0, 3.0, 2.0, 4.0, 4.0])
     assert is_monotone_convex(nodes, fitted) and fitted[-1] < 6
-    assert fit_convex(nodes, [3.0] * 5) == pytest.approx([3.0] * 5)
-    falling = fit_convex(nodes, [5.0, 4.0, 3.0, 2.0, 1.0])
+    assert values(nodes, [3.0] * 5) == pytest.approx([3.0] * 5)
+    falling = values(nodes, [5.0, 4.0, 3.0, 2.0, 1.0])
     assert falling == pytest.approx([falling[0]] * 5)  # never falls: flat is the nearest
-    assert fit_convex([0], [7.0]) == (7.0,)
+    assert fit_convex([0], [7.0]) == (7.0, ())
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.floats(1e-3, 1e4), min_size=2, max_size=12), st.randoms(use_true_random=False))
 def test_every_fit_is_monotone_and_convex(ms: list[float], random) -> None:
+    """Also after a trace has rounded it, and then with the very same numbers."""
     nodes = [0, *sorted(random.sample(range(1, 300), len(ms) - 1))]
-    fitted = fit_convex(nodes, ms)
-    assert is_monotone_convex(nodes, fitted) and min(fitted) > 0
-    model = CostModel(TINY_COSTS.about, (100,), tuple(nodes), (fitted,), {"domino": (1.0,)})
+    raw = [{"what": "verify", "nodes": n, "context": 100, "ms": [x]} for n, x in zip(nodes, ms, strict=True)]
+    model = cost.fit(
+        TINY_COSTS.about, [*raw, {"what": "draft", "kind": "domino", "context": 100, "ms": [1 / 3]}]
+    )
     table = model.verify_table(600, 100)
-    assert is_monotone_convex(range(601), table)
-    assert [table[n] for n in nodes] == pytest.approx(fitted)
-    assert CostModel.from_dict(json.loads(json.dumps(model.summary()))).verify_table(600, 100) == table
+    assert is_monotone_convex(range(601), table) and table[0] > 0
+    assert [table[n] for n in nodes] == pytest.approx(values(nodes, ms)) == model.verify_ms[0]
+    again = CostModel.from_dict(json.loads(trace.to_json(model.summary())))
+    assert (
+        again.verify_table(600, 100) == table
+        and again.draft_ms == model.draft_ms
+        and again.hash == model.hash
+    )
 
 
 def test_context_is_interpolated_and_never_extrapolated() -> None:
@@ -100,13 +114,14 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
         (lambda d: d.update(schema="other"), "schema"),
         (lambda d: d.update(version=2), "version"),
         (lambda d: d.update(version=True), "version"),
-        (lambda d: d["verify_ms"][0].__setitem__(0, 4.1), "hash"),
-        (lambda d: d["verify_ms"][0].__setitem__(1, 9.0), "convex"),
-        (lambda d: d["verify_ms"][0].__setitem__(0, -1.0), "-1.0"),
-        (lambda d: d["verify_ms"][0].__setitem__(0, True), "True"),
-        (lambda d: d["verify_ms"][0].__setitem__(0, "4"), "'4'"),
-        (lambda d: d["verify_ms"].pop(), "per context"),
-        (lambda d: d["verify_ms"][0].pop(), "per node count"),
+        (lambda d: d["base_ms"].__setitem__(0, 4.1), "hash"),
+        (lambda d: d["slope_ms"][0].__setitem__(0, 0.5), "convex"),
+        (lambda d: d["slope_ms"][0].__setitem__(0, -1.0), "-1.0"),
+        (lambda d: d["base_ms"].__setitem__(0, 0), "0"),
+        (lambda d: d["base_ms"].__setitem__(0, True), "True"),
+        (lambda d: d["base_ms"].__setitem__(0, "4"), "'4'"),
+        (lambda d: d["slope_ms"].pop(), "per context"),
+        (lambda d: d["slope_ms"][0].pop(), "per stretch"),
         (lambda d: d.update(nodes=[1, 4, 12]), "begin with 0"),
         (lambda d: d.update(nodes=[0, 4, 4]), "ascending"),
         (lambda d: d.update(contexts=[16.5, 64]), "ascending"),

@@ -31,7 +31,7 @@ TINY_DRAFTER = {
 #: Costs under which a cost-aware tree on tiny models has some nodes, but fewer than its cap.
 TINY_COSTS = CostModel(
     {"machine": "none", "target": "tiny target", "domino": None, "dflash": None, "dtype": "float32", "engine": "eager"},
-    (16, 64), (0, 4, 12), ((4.0, 4.8, 8.0), (4.4, 5.2, 8.4)), {"domino": (1.0, 1.2), "dflash": (0.5, 0.6)},
+    (16, 64), (0, 4, 12), (4.0, 4.4), ((0.2, 0.4), (0.2, 0.4)), {"domino": (1.0, 1.2), "dflash": (0.5, 0.6)},
 )  # fmt: skip
 TINY_CALIBRATION = Calibration({}, (-6.0, -2.0, -0.1), (-5.0, -1.8, -0.2))
 

@@ -46,6 +46,8 @@ CAP = 256
 FIXED = (16, 32, 64, 128, 256)
 FIXED_ALONG = (4, 8, *FIXED)
 RESULTS = EVAL.parents[1] / "docs" / "performance" / "adaptive.json"
+#: C_verify at the cap over that of one row, for the computed what-if.
+STEEPNESS = (1.0, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0)
 #: Edges of the reliability diagram: finer where most nodes are.
 EDGES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 #: Edges of the histogram of nodes per round.
@@ -232,6 +234,26 @@ def reliability(found: Along, calibrate: Calibration | None = None) -> list[dict
     return calibration.reliability(np.exp(scores).tolist(), found.accepted, EDGES)
 
 
+def steepness(
+    texts: Sequence[Text], costs: CostModel, kind: str, calibrate: Calibration
+) -> list[dict[str, Any]]:
+    """What the rule would do on machines of other steepness: computed, not measured.
+
+    The cost of a verify rises in a straight line to ``STEEPNESS`` times that of one row at the cap; C_draft has the
+    share of one row that it has in ``costs``.
+    """
+    share = costs.draft(kind, costs.contexts[0]) / costs.verify_table(0, costs.contexts[0])[0]
+    rows = []
+    for ratio in STEEPNESS:
+        model = CostModel({}, (0,), (0, CAP), (1.0,), (((ratio - 1.0) / CAP,),), {kind: (share,)})
+        row: dict[str, Any] = {"ratio": ratio, "draft_share": share}
+        for name, g in (("raw", None), ("calibrated", calibrate)):
+            found = np.array(walk(texts, ruled(model, kind, CAP, g), model, g).nodes)
+            row[name] = {"nodes_median": float(np.median(found)), "at_cap": float((found == CAP).mean())}
+        rows.append(row)
+    return rows
+
+
 def part_along(
     pair: Pair,
     models: Sequence[CostModel],
@@ -264,6 +286,7 @@ def part_along(
             part["reliability"] = {"raw": reliability(largest), "calibrated": reliability(largest, calibrate)}
             for name, g in (("condadaptive", None), ("condadaptive-calibrated", calibrate)):
                 rows[name] = summary(walk(made, ruled(costs, kind, CAP, g), costs, g), g)
+            part["steepness"] = steepness(made, costs, kind, calibrate)
     return out
 
 
@@ -405,7 +428,19 @@ def text(entry: dict[str, Any]) -> str:
                 f"| {name} | {r['nodes_median']:.0f} ({r['nodes_low']} – {r['nodes_high']}) | {r['at_cap']:.0%} | {r['tau']:.2f} "
                 f"| {r['expected_accepted']:.2f} / {r['observed_accepted']:.2f} | {'–' if rate is None else f'{rate:.1f}'} |"
             )
-        lines.append("")
+        lines += [
+            "",
+            "Cost at the cap over that of one row → nodes, median (at the cap), raw / calibrated; computed:",
+            "",
+        ]
+        lines += [
+            "; ".join(
+                f"{r['ratio']:g} × → {r['raw']['nodes_median']:.0f} ({r['raw']['at_cap']:.0%}) / "
+                f"{r['calibrated']['nodes_median']:.0f} ({r['calibrated']['at_cap']:.0%})"
+                for r in part["steepness"]
+            ),
+            "",
+        ]
     if "engine" in entry:
         part = entry["engine"]
         lines += [

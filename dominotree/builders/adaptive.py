@@ -34,20 +34,12 @@ for s < x[0]; y[k−1] for s ≥ x[k−1]; else y[i] + (s − x[i]) · ((y[i+1] 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from dominotree.builders.reference import pops
+from dominotree.cost import RoundCost
 from dominotree.scorers import Scorer
 from dominotree.tree import DraftTree
-
-
-@dataclass(frozen=True)
-class RoundCost:
-    """Times of one round in ms: ``draft``, and ``verify[n]`` for n = 0 … cap nodes besides the anchor."""
-
-    draft: float
-    verify: Sequence[float]
 
 
 class StopRule:
