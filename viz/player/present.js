@@ -356,7 +356,8 @@
     /** Index of the stop that is on the screen, −1 if none is. */
     here() {
       const now = this.view();
-      const same = (stop) => ["run", "with", "round", "scoring"].every((name) => (stop[name] ?? (name === "round" ? 1 : null)) === (now[name] ?? null));
+      const same = (stop) =>
+        ["run", "with", "by", "at", "scoring"].every((name) => (stop[name] ?? null) === (now[name] ?? null)) && (now.by || (stop.round ?? 1) === now.round);
       const at = DP.stops.at;
       return DP.stops.list[at] && same(DP.stops.list[at]) ? at : DP.stops.list.findIndex(same);
     }
@@ -365,7 +366,7 @@
     view() {
       const { run, with: beside, round, by, at, scoring, node } = this.player.state();
       const position = by === "position";
-      return { run, with: beside, round: beside && !position ? at + 1 : round, by: position ? by : null, at: position ? at : null, scoring, node };
+      return { run, with: beside, round: position ? null : beside ? at + 1 : round, by: position ? by : null, at: position ? at : null, scoring, node };
     }
 
     step(by) {

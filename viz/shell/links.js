@@ -73,13 +73,13 @@ window.DominoLinks = (() => {
   function go(view) {
     const name = tabOf(view);
     const tab = tabs[name];
+    if (first || !(tab ? tab.player : name in parts)) return waitFor(view);
     now = name;
-    if (first || !(tab ? tab.player : parts[name])) return waitFor(view);
     if (selected() !== name) openTab(TITLES[name]);
     return bar.hold(
       (async () => {
         if (tab) await openRuns(tab, view);
-        else if (name === "benchmarks") filter(view);
+        else if (name === "benchmarks" && parts.benchmarks) filter(view);
         await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
       })(),
     );
@@ -89,6 +89,7 @@ window.DominoLinks = (() => {
   function waitFor(view) {
     release();
     first = view;
+    now = tabOf(view);
     bar.hold(new Promise((done) => (release = done)));
     setTimeout(release, 15000); // whatever failed to come
     if (selected() !== tabOf(view)) openTab(TITLES[tabOf(view)]);
@@ -168,12 +169,13 @@ window.DominoLinks = (() => {
   /** Lessons or Benchmarks are open: `part` is a promise of what DominoLessons or DominoBenchmarks mounted. */
   async function opened(name, part) {
     parts[name] = await part;
-    if (name === "benchmarks") usualFilters = parts[name].state();
-    if (first && tabOf(first) === name) {
-      if (name === "benchmarks") filter(first);
-      arrived();
+    const charts = name === "benchmarks" ? parts[name] : null;
+    if (charts) {
+      usualFilters = charts.state();
+      if (first && tabOf(first) === name) filter(first);
+      for (const event of ["click", "change", "keyup"]) charts.root.addEventListener(event, () => setTimeout(() => selected() === name && write(name), 50));
     }
-    if (name === "benchmarks") for (const event of ["click", "change", "keyup"]) parts.benchmarks.root.addEventListener(event, () => setTimeout(() => selected() === name && write(name), 50));
+    if (first && tabOf(first) === name) arrived();
     if (selected() === name) write(name);
   }
 
@@ -202,10 +204,10 @@ window.DominoLinks = (() => {
 
   /** The address of a tab that has no player of its own. */
   function write(name) {
-    const part = parts[name];
-    if (!part) return;
-    if (name === "lessons") bar.show({ tab: name, lesson: part.lesson?.id });
-    else bar.show({ tab: name, filters: filtersOf(part.state()) });
+    if (!(name in parts)) return;
+    const part = parts[name]; // null: it could not be opened
+    if (name === "lessons") bar.show({ tab: name, lesson: part?.lesson?.id });
+    else bar.show({ tab: name, filters: part ? filtersOf(part.state()) : null });
   }
 
   /** The player of a tab tells: menus and files follow what it shows, also after a talk went through other runs. */

@@ -143,7 +143,7 @@
         stale(tab, false);
         tab.say("");
         DominoLinks.gone(tab);
-      } else if (closed) ended(tab, live, "The connection to this run was lost.");
+      } else if (closed) setTimeout(() => tab.live === live && !live.over && ended(tab, live, "The connection to this run was lost."), 300); // never while the page is left
       else tab.say("Connection lost; trying again …", "busy");
     };
   }
