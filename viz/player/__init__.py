@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-STYLES = ("player.css", "compare.css", "present.css", "inside.css")
+STYLES = ("player.css", "compare.css", "present.css", "inside.css", "phone.css")
 SCRIPTS = (
     "vendor/plotly-basic.min.js",
     "vendor/qrcode.js",

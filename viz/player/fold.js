@@ -8,7 +8,7 @@
   const { value, ANCHOR } = DP.parts;
 
   const LARGE = 256; // nodes of a round beyond which folding is offered beside the tree
-  const KEEP = [200, 160, 128, 112, 96, 84, 72, 64, 56, 48, 40, 34, 28, 24, 20, 16, 12];
+  const KEEP = [200, 160, 128, 112, 96, 84, 72, 64, 56, 48, 40, 34, 28, 24, 20, 16, 12, 8, 5, 3, 0];
   const OPENS = 32; // nodes that opening a mark brings out at most; the rest is folded again behind them
 
   /** Best cumulative log-probability of each node under any scorer. */
@@ -41,7 +41,6 @@
     const { nodes } = run.rounds[k];
     const full = run.layout[k];
     const n = nodes.token.length;
-    if (n <= KEEP[KEEP.length - 1]) return null;
     const score = likelihood(nodes);
     const ranked = [...score.keys()].sort((a, b) => score[b] - score[a] || a - b);
     const children = Array.from({ length: n }, () => []);

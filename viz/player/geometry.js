@@ -108,9 +108,22 @@
 
   /**
    * Geometry of round k in a figure of width × height px; `narrow`: top-down, all branches on one side. `opened`:
-   * fold unlikely subtrees but for those behind these nodes (a Set); null: show every node.
+   * fold unlikely subtrees but for those behind these nodes (a Set); null: show every node. `fitting`: fold only where
+   * the tree is narrow and wider than its box, and no further than it needs.
    */
-  function geometry(run, k, width, height, narrow, opened = null) {
+  function geometry(run, k, width, height, narrow, opened = null, fitting = false) {
+    if (fitting) {
+      const whole = geometry(run, k, width, height, narrow);
+      if (!narrow || whole.width <= width) return whole;
+      for (let lanes = 8; ; lanes--) {
+        const folded = (open) => {
+          const p = points(run, k, fold(run, k, open, lanes, "y1"));
+          return topDown(p.layout, p, width);
+        };
+        const closed = folded(new Set());
+        if (closed.width <= width || lanes === 2) return opened.size ? folded(opened) : closed;
+      }
+    }
     const least = SIZES.axis + 8 + FOLDED.spine;
     const lanes = narrow ? Math.max(4, Math.floor(width / 84)) : 1 + Math.floor((height - least) / FOLDED.lane);
     const folded = opened && fold(run, k, opened, lanes, narrow ? "y1" : "y");

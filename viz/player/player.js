@@ -112,6 +112,9 @@
       this.comparison = new Comparison(this);
       this.scoringRow = h("div.scoring-row", null, this.comparison.modes, this.scoringGroup);
       const help = (this.helpButton = h("button.icon.help-button", { type: "button", "aria-label": "Keys and help (?)", "data-tip": "Keys (?)", onclick: () => this.help() }, "?"));
+      // On a phone the toolbar stands at the foot of the window; what is used less waits behind this button.
+      const more = () => this.moreButton.setAttribute("aria-expanded", String(this.toolbar.classList.toggle("dp-more-open")));
+      this.moreButton = h("button.icon.more-button", { type: "button", "aria-label": "More controls", "aria-expanded": "false", onclick: more }, "⋯");
       this.downloads = h(
         "div.downloads",
         { hidden: !downloads },
@@ -131,7 +134,7 @@
         this.speedSelect,
         this.comparison.race.paceSelect,
         help,
-        this.scoringRow,
+        this.moreButton,
       );
       this.body = h("div.panes");
       this.nodeHost = h("section.card.node", { "aria-label": "Token" });
@@ -146,7 +149,7 @@
         h("p", null, "They work wherever the focus is, except in text fields."),
         h("button", { type: "button", onclick: () => this.dialog.close() }, "Close"),
       );
-      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.body, this.comparison.race.root, this.side, h("div.foot", null, this.tableHost, pictureButtons(this), this.downloads));
+      const frame = h("div.frame", null, this.error, this.heads, this.toolbar, this.scoringRow, this.body, this.comparison.race.root, this.side, h("div.foot", null, this.tableHost, pictureButtons(this), this.downloads));
       this.root = h("div", { class: "dp" }, frame, this.dialog);
       element.replaceChildren(this.root);
       this.hideTip = tips(this.root);

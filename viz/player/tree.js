@@ -51,8 +51,8 @@
       this.stage = h("div.stage", { role: "img" }, this.plot, this.pulse, this.hoverRing, this.selectRing);
       const zoom = (label, sign, step) => h("button.zoom", { type: "button", "aria-label": label, "data-tip": label, onclick: () => this.zoomBy(step) }, sign);
       const foldLabel = "Fold unlikely branches";
-      this.foldButton = h("button.zoom", { type: "button", "aria-label": foldLabel, "data-tip": foldLabel, "aria-pressed": "false", onclick: () => this.fold(!this.folding) }, "Fold");
-      this.foldSwitch = h("button.link", { type: "button", onclick: () => this.fold(!this.folding) }, foldLabel);
+      this.foldButton = h("button.zoom", { type: "button", "aria-label": foldLabel, "data-tip": foldLabel, "aria-pressed": "false", onclick: () => this.fold(!this.folded) }, "Fold");
+      this.foldSwitch = h("button.link", { type: "button", onclick: () => this.fold(!this.folded) }, foldLabel);
       this.foldText = h("span", { role: "status" });
       this.foldRow = h("p.fold-row", { hidden: true }, this.foldText, this.foldSwitch); // the pane puts it under large trees
       this.zoomBar = h("div.zoom-bar", null, this.foldButton, zoom("Smaller", "−", -1), zoom("Whole tree", "Fit", 0), zoom("Larger", "+", 1));
@@ -64,7 +64,7 @@
       this.zoom = 1;
       this.scale = 1; // px of the screen to one of the geometry: Present draws everything larger
       this.refine = null; // (kinds, run, k, scorer, g) => void: last word on what is drawn (Present grows the tree with it)
-      this.folding = false; // unlikely subtrees are one mark with a count
+      this.folding = null; // unlikely subtrees are one mark with a count; null: where the tree is wider than a phone
       this.opened = new Map(); // round -> nodes whose folded children were asked for
       this.origin = null; // token of the output that the anchor is: the axis counts tokens instead of depth
       this.guide = null; // depth before which a line marks the text position that both trees share
@@ -96,6 +96,10 @@
       return (node >= 0 && g.stands[node]) || 0;
     }
 
+    get folded() {
+      return this.folding ?? Boolean(this.current?.g.folded);
+    }
+
     /** Fold unlikely subtrees, or show every node again. */
     fold(on) {
       this.folding = on;
@@ -116,18 +120,18 @@
     }
 
     showFolding(g, kinds) {
-      this.foldButton.setAttribute("aria-pressed", String(this.folding));
-      if (g.n > LARGE) this.foldRow.hidden = false; // and then for the rest of the run, so that nothing jumps
+      this.foldButton.setAttribute("aria-pressed", String(this.folded));
+      if (g.n > LARGE || (g.narrow && g.folded)) this.foldRow.hidden = false; // and then for the rest of the run, so that nothing jumps
       if (this.foldRow.hidden) return;
       let [drawn, labels] = [0, 0];
       for (let i = 0; i < g.n; i++) if (kinds.drawn(i) && !["ghost", "fold"].includes(kinds.kind[i])) [drawn, labels] = [drawn + 1, labels + kinds.shown[i]];
       const folded = [...kinds.counts.values()].reduce((a, b) => a + b, 0);
-      this.foldText.textContent = !this.folding
+      this.foldText.textContent = !this.folded
         ? `${plural(drawn, "node")}, ${labels} with room for a label. `
         : folded
           ? `${folded} of ${plural(folded + drawn, "node")} folded behind ${plural(kinds.counts.size, "mark")} ▸: click one to unfold it. `
           : "Nothing to fold in this round. ";
-      this.foldSwitch.textContent = this.folding ? "Show every node" : this.foldButton.dataset.tip;
+      this.foldSwitch.textContent = this.folded ? "Show every node" : this.foldButton.dataset.tip;
     }
 
     redraw() {
@@ -179,7 +183,7 @@
       let g = this.cache.get(key);
       if (!g) {
         if (this.cache.size > 40) this.cache.clear();
-        g = geometry(run, k, width, height, narrow, this.folding ? this.opened.get(`${run.serial}/${k}`) || new Set() : null);
+        g = geometry(run, k, width, height, narrow, this.folding === false ? null : this.opened.get(`${run.serial}/${k}`) || new Set(), this.folding === null);
         this.cache.set(key, g);
       }
       return g;
@@ -217,7 +221,7 @@
     /** While the visitor looks, find out where the points of the round go that will probably be next. */
     lookAhead(run, k) {
       cancelIdle(this.idle);
-      if (run.rounds[k]) this.idle = whenIdle(() => this.current && this.current.run === run && this.geometryOf(run, k));
+      if (run.rounds[k]) this.idle = whenIdle(() => this.box && this.current && this.current.run === run && this.geometryOf(run, k)); // no box: hidden meanwhile
     }
 
     /** What each point is under this scorer: in its tree, on the path it holds of the coming text, only in it. */
