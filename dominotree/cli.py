@@ -112,12 +112,19 @@ def build_parser() -> argparse.ArgumentParser:
     trace.add_argument("--title", default="", help="a title shown on the page")
     trace.set_defaults(run=cmd_trace)
 
-    export = commands.add_parser("export", help="turn a trace into tables")
+    export = commands.add_parser("export", help="a run as tables or one HTML file, the page as a static site")
     export.add_argument(
-        "trace", type=Path, help="a file written by 'dominotree trace' or exported from the page"
+        "runs", nargs="*", type=Path, help="files written by 'dominotree trace' or exported from the page"
+    )
+    export.add_argument("--csv", type=Path, metavar="DIR", help="folder for rounds.csv and nodes.csv of one run")
+    export.add_argument(
+        "--html", type=Path, metavar="FILE", help="one HTML file of a run, or of two side by side"
     )
     export.add_argument(
-        "--csv", type=Path, required=True, metavar="DIR", help="folder for rounds.csv and nodes.csv"
+        "--site", type=Path, metavar="DIR", help="the page with all recorded runs, for any web server"
+    )
+    export.add_argument(
+        "--runs", type=Path, metavar="DIR", dest="folder", help="with --site: a folder of runs of your own"
     )
     export.set_defaults(run=cmd_export)
 
@@ -298,10 +305,17 @@ def cmd_trace(args: argparse.Namespace) -> None:
 
 
 def cmd_export(args: argparse.Namespace) -> None:
-    from dominotree.trace import export_csv
+    from dominotree import export
 
-    for path in export_csv(args.trace, args.csv):
-        print(path)
+    if not (args.csv or args.html or args.site):
+        raise SettingsError("say what to make: --csv DIR, --html FILE or --site DIR.")
+    if args.csv:
+        for path in export.csv(args.runs, args.csv):
+            print(path)
+    if args.html:
+        print(export.html(args.runs, args.html))
+    if args.site:
+        print(export.site(args.runs, args.site, args.folder))
 
 
 def cmd_record(args: argparse.Namespace) -> None:

@@ -13,15 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dominotree.errors import SettingsError
-from viz import benchmarks, lessons
+from viz import benchmarks, lessons, page
 from viz import library as lib
-from viz import page
 from viz.server import FOLDERS, POLICY
 from viz.sessions import NoEngine, Sessions
 
 MARK = '<meta name="generator" content="dominotree export --site" />'
 OWN = ("player", "recorded", "shell")  # folders of a site, which an export over an older one empties
-SAVES = (("Rounds CSV", "rounds.csv"), ("Nodes CSV", "nodes.csv"), ("Trace JSON", "trace.json"), ("HTML", "run.html"))
+SAVES = (
+    ("Rounds CSV", "rounds.csv"),
+    ("Nodes CSV", "nodes.csv"),
+    ("Trace JSON", "trace.json"),
+    ("HTML", "run.html"),
+)
 #: Before anything is painted: the colours that the visitor chose, else the system's.
 DARK = (
     "let dark = matchMedia('(prefers-color-scheme: dark)').matches;"
@@ -88,7 +92,12 @@ def index(library: lib.Library, version: str) -> str:
     finally:
         sessions.close()
     charset, *rest = head.split("\n", 1)
-    tabs = {"Explore": _explore(library), "Compare": _compare(library), "Lessons": _part(), "Benchmarks": _part()}
+    tabs = {
+        "Explore": _explore(library),
+        "Compare": _compare(library),
+        "Lessons": _part(),
+        "Benchmarks": _part(),
+    }
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8" />',

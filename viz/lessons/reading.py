@@ -154,6 +154,7 @@ def anchors(runs: Runs) -> Lesson:
     found(options, "a marginal run")
     _, run, other, guess = max(options, key=lambda x: x[0])
     trace, real = runs.trace(run), runs.trace(other)
+    found(full(trace), "a round with the trees of all three scorers")
     this = max(full(trace), key=lead)
     starts = [r.position for r in trace.rounds]
     shared = len(set(starts) & {r.position for r in real.rounds})
@@ -211,6 +212,7 @@ def limits(runs: Runs) -> Lesson:
     found(margins, "a marginal run")
     ratio, run = min(margins, key=lambda x: x[0])
     trace = runs.trace(run)
+    found(full(trace), "a round with the trees of all three scorers")
     this = min(full(trace), key=lead)
     leads = [lead(r) for r in full(trace)]
     methods = [m for m in ("dominotree", "static", "marginal") if runs.find(run.kind, m)]

@@ -105,6 +105,9 @@ def lead(this: tr.Round) -> int:
 
 
 def held(trace: tr.Trace, scorer: str) -> int:
+    """Coming tokens that a scorer's trees hold, over the run's anchors. Raises Missing where one is not recorded."""
+    if any(scorer not in this.counterfactual for this in trace.rounds):
+        raise Missing(f"the {scorer} tree of every round")
     return sum(this.counterfactual[scorer].accepted for this in trace.rounds)
 
 

@@ -7,6 +7,8 @@ the same files and one run into a single HTML file.
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
 from pathlib import Path
@@ -68,7 +70,8 @@ def standalone(*runs: dict[str, Any], title: str = "DominoTree Live", theme: str
     def script(text: str) -> str:
         return "<script>\n" + text.replace("</script", "<\\/script") + "\n</script>"
 
-    data = json.dumps(runs, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(runs, allow_nan=False, separators=(",", ":")).encode()
+    packed = base64.b64encode(gzip.compress(data, mtime=0)).decode()
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8" />',
@@ -78,7 +81,7 @@ def standalone(*runs: dict[str, Any], title: str = "DominoTree Live", theme: str
         "<style>body{margin:0}.dp{min-height:100vh}</style></head>",
         '<body><main id="player"></main>',
         *(script((FOLDER / s).read_text(encoding="utf-8")) for s in SCRIPTS),
-        f'<script type="application/json" id="runs">{data}</script>',
+        f'<script type="application/gzip" id="runs">{packed}</script>',
         script(f"const p = DominoPlayer.standalone({json.dumps({'theme': theme})});"),
         "</body></html>",
     ]

@@ -9,6 +9,18 @@
 
   const served = (run) => ({ ...DP.tables.traceOf(run), layout: run.layout });
 
+  /** A text as gzip in base64, and back. */
+  async function packed(text) {
+    const blob = await new Response(new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"))).blob();
+    const reader = new FileReader();
+    await new Promise((done) => {
+      reader.onload = done;
+      reader.readAsDataURL(blob);
+    });
+    return reader.result.replace(/^[^,]*,/, "");
+  }
+  const unpacked = (text) => DP.reading.unpacked(new Blob([Uint8Array.from(atob(text), (char) => char.charCodeAt(0))]));
+
   function stem(run) {
     const method = run.method.replace(/[^a-z0-9_-]/g, "").slice(0, 40) || "run";
     return `dominotree-${method}-${run.id}`;
@@ -36,7 +48,7 @@
       "<style>body{margin:0}.dp{min-height:100vh}</style></head>",
       '<body><main id="player"></main>',
       ...scripts.map(script),
-      `<script type="application/json" id="runs">${JSON.stringify(runs.map(served)).replaceAll("<", "\\u003c")}</script>`,
+      `<script type="application/gzip" id="runs">${await packed(JSON.stringify(runs.map(served)))}</script>`,
       script("const p = DominoPlayer.standalone();"),
       "</body></html>",
     ].join("\n");
@@ -59,9 +71,9 @@
     }
   }
 
-  /** Show the runs that this file holds. */
+  /** Show the runs that this file holds, as soon as they are unpacked. */
   DP.standalone = function (options = {}) {
-    const runs = JSON.parse(document.getElementById("runs").textContent);
+    let runs = [];
     const kinds = { "rounds-csv": "rounds.csv", "nodes-csv": "nodes.csv", json: "trace.json" };
     const player = DP.mount(document.getElementById("player"), {
       hash: true,
@@ -77,9 +89,16 @@
       ...options,
     });
     const asked = DP.readHash();
-    player.load(runs[0]);
-    if (runs.length > 1) player.compare(runs[0], runs[1]);
-    return player.setState(asked);
+    player.clear("");
+    unpacked(document.getElementById("runs").textContent)
+      .then((text) => {
+        runs = JSON.parse(text);
+        player.load(runs[0]);
+        if (runs.length > 1) player.compare(runs[0], runs[1]);
+        player.presenter.arrive(asked);
+      })
+      .catch((error) => player.setError(`The run in this file cannot be shown: ${error.message}.`));
+    return player;
   };
 
   DP.saving = { save, html };
