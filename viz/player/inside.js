@@ -84,8 +84,9 @@
       this.resize();
       const hidden = this.focused && player.root.contains(this.focused) && !this.focused.getClientRects().length;
       if (hidden) this.closer.focus({ preventScroll: true });
-      const { top } = this.bar.getBoundingClientRect();
-      if (top < 0 || this.panel.getBoundingClientRect().bottom > innerHeight) this.bar.scrollIntoView({ block: "start", behavior: "instant" });
+      const top = (element) => element.getBoundingClientRect().top;
+      const first = top(player.body) < top(this.bar) ? player.body : this.bar; // narrow: the bar is at the foot
+      if (top(first) < 0 || this.panel.getBoundingClientRect().bottom > innerHeight) first.scrollIntoView({ block: "start", behavior: "instant" });
       return this;
     }
 
@@ -532,7 +533,9 @@
         if (row) return percent(row.after);
         return union.has(token) ? percent((nodes[run.settings.scorer] || [])[union.get(token)]) : found && !found.left ? "not scored" : DASH;
       };
-      const rows = top.map(([token, logp]) => {
+      const drafted = top.map(([token]) => drafter(token));
+      const known = drafted.some((p) => p !== DASH);
+      const rows = top.map(([token, logp], j) => {
         const p = value(logp);
         const tags = [token === visit.chosen ? "chosen" : "", kids.has(token) ? "drafted" : ""].filter(Boolean);
         return h(
@@ -541,14 +544,14 @@
           h("th", { scope: "row" }, run.label(token)),
           h("td.inside-barcell", null, h("span.inside-bar-line", null, h("i", { style: `width:${p === null ? 0 : 100 * Math.exp(Math.min(0, p))}%` }))),
           h("td", null, percent(p)),
-          h("td", null, drafter(token)),
+          known ? h("td.inside-drafter", null, drafted[j]) : null,
           h("td.inside-tags", null, ...tags.map((tag) => h(`span.inside-tag${tag === "chosen" ? ".inside-tag-chosen" : ""}`, null, tag))),
         );
       });
       const heat = run.settings.temperature > 0 ? " (before temperature)" : "";
       return [
         h("p.inside-head", null, h("span", null, "What the target wants after ", this.token(build.token(visit.node)), heat)),
-        h("table.inside-target", null, h("caption.sr", null, "The target's own top tokens"), h("thead", null, h("tr", null, h("th", { scope: "col" }, "Token"), h("th", { scope: "col", colspan: "2" }, "target p"), h("th", { scope: "col" }, "drafter p"), h("td"))), h("tbody", null, ...rows)),
+        h("table.inside-target", null, h("caption.sr", null, "The target's own top tokens"), h("thead", null, h("tr", null, h("th", { scope: "col" }, "Token"), h("th", { scope: "col", colspan: "2" }, "target p"), known ? h("th", { scope: "col" }, "drafter p") : null, h("td"))), h("tbody", null, ...rows)),
       ];
     }
 

@@ -45,7 +45,7 @@
     const tail = (rows, name, rest) => {
       const mass = rows.map((row) => row[name]).filter((p) => p !== null);
       const sum = mass.reduce((total, p) => total + Math.exp(p), 0) + (rest === null ? 0 : Math.exp(rest));
-      return percent(Math.log(sum));
+      return percent(Math.log(sum)).replace(" ", "\u00a0");
     };
     const cell = (name, text, more) => h(`span.slope-${name}`, more || null, text);
     const before = h(
