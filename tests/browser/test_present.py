@@ -449,3 +449,20 @@ def test_the_qr_code_is_of_the_link_on_the_screen_and_too_long_ones_are_told(vis
     press(page, "q")
     assert "too long for a QR code" in page.inner_text(".dp-present-qr")
     assert "works on this machine only" in page.inner_text(".dp-present-qr")
+
+
+def test_a_saved_file_follows_its_address_and_names_a_run_that_it_does_not_hold(
+    visit_player: Open, tmp_path: Path
+) -> None:
+    trace = run()
+    path = tmp_path / "run.html"
+    path.write_text(standalone(json.loads(tr.to_json(served(tr.finish(trace))))), encoding="utf-8")
+    page = visit_player()
+    page.goto(f"{path.as_uri()}#run={trace.run_id}&round=3&scoring=marginal&present=1")
+    page.wait_for_function("p.presenter.on && p.state().round === 3 && p.state().scoring === 'marginal'")
+    press(page, "Escape")
+    page.evaluate("() => { location.hash = 'run=cafe&round=2'; }")
+    expect(page.locator(".dp-error")).to_have_text("This link is to the run cafe, which is not in this file.")
+    assert state(page)["round"] == 3
+    page.go_back()
+    expect(page.locator(".dp-error")).to_be_hidden()

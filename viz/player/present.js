@@ -181,6 +181,7 @@
     destroy() {
       this.leave();
       DP.stops.removeEventListener("change", this.onStops);
+      if (this.following) removeEventListener("popstate", this.following);
     }
 
     /** The rest of the page can neither be reached by Tab nor read out while the talk covers it. */
@@ -410,6 +411,17 @@
       const position = view.by === "position";
       player.setState({ scoring: view.scoring ?? null, by: view.with ? (position ? "position" : "round") : undefined, at: view.with ? (position ? view.at : (view.round ?? 1) - 1) : undefined, round: view.round ?? 1, node: view.node ?? null });
       player.flush();
+    }
+
+    /** In a file that holds its runs: they are on the screen, go on to what the address asks for. */
+    arrive(view = DP.readHash()) {
+      clearTimeout(this.player.hashTimer); // what waits to be written is of the view before
+      this.player.hashTimer = null;
+      const missing = [view.run, view.with].filter(Boolean).find((id) => !this.have(id));
+      if (missing) this.player.setError(`This link is to the run ${missing}, which is not in this file.`);
+      else this.player.setError("").setState({ scoring: null, node: null, ...view });
+      if (view.present) this.enter();
+      if (!this.following) addEventListener("popstate", (this.following = () => this.arrive()));
     }
 
     /** A run that is here already. */
