@@ -212,6 +212,19 @@ def test_down_and_up_grow_the_tree_in_the_order_of_the_build(visit_player: Open)
     assert standing(page)["grown"] is None
 
 
+def test_a_folded_tree_grows_by_the_counts_of_its_marks(visit_player: Open) -> None:
+    trace = run(nodes=64)
+    page = visit_player(trace, size=(390, 844))
+    press(page, "p")
+    seen = "(({kinds, g}) => [...g.parent.keys()].filter((i) => kinds.drawn(i)).reduce((sum, i) => sum + (kinds.counts.get(i) ?? 1), -1))(p.panes[0].tree.current)"
+    assert js(page, "Boolean(p.panes[0].tree.current.g.folded)")
+    for count in (0, 1, 2, 3):
+        press(page, "ArrowDown")
+        assert js(page, seen) == count
+    js(page, "p.presenter.grow(40)")
+    assert js(page, seen) == 43 and js(page, "p.panes[0].tree.current.kinds.counts.size") > 0
+
+
 def test_scoring_toggles_without_a_new_layout(visit_player: Open) -> None:
     page = visit_player(run(nodes=64), size=PROJECTOR)
     press(page, "p")

@@ -326,13 +326,20 @@
     /** While the tree grows, only the nodes so far are drawn, and none is accepted yet. */
     refine(kinds, run, k, scorer, g) {
       if (this.grown === null) return;
-      const nodes = order(run, k, scorer).slice(0, this.grown);
-      const there = new Set(nodes);
-      for (const i of there) if (kinds.kind[i] !== "only") kinds.kind[i] = "tree";
-      kinds.kind[g.n + 1] = "none";
+      const there = new Set([g.n]);
+      kinds.counts = new Map();
       kinds.held = [];
-      kinds.drawn = (i) => i === g.n || there.has(i);
-      this.newest = nodes.length ? nodes[nodes.length - 1] : ANCHOR;
+      kinds.kind[g.n + 1] = "none";
+      this.newest = ANCHOR;
+      for (const i of order(run, k, scorer).slice(0, this.grown)) {
+        const mark = g.folded ? g.folded.behind[i] : -1; // that stands for the node where the tree is folded
+        if (mark >= 0) kinds.counts.set(mark, (kinds.counts.get(mark) || 0) + 1);
+        if (mark >= 0) kinds.kind[mark] = "fold";
+        else if (kinds.kind[i] !== "only") kinds.kind[i] = "tree";
+        this.newest = mark >= 0 ? mark : i;
+        there.add(this.newest);
+      }
+      kinds.drawn = (i) => there.has(i);
     }
 
     /** One node more or less; from the finished round on, the build begins anew. */
