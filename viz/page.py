@@ -183,6 +183,21 @@ def _live_controls(
     return parts
 
 
+def _phone(tab: str, live: bool) -> None:
+    """What a narrow page shows instead of the controls that are used less; its buttons open them."""
+    run = '<button type="button" data-opens="live" aria-expanded="false">Run a prompt of your own</button>'
+    gr.HTML(
+        value="",
+        html_template=(
+            f'<div class="dt-phone">{run if live else ""}'
+            '<button type="button" data-opens="files" aria-expanded="false">Files</button></div>'
+        ),
+        js_on_load=f"DominoPage.mountPhone('{tab}', element.querySelector('.dt-phone'));",
+        apply_default_css=False,
+        elem_classes=["dt-phone-block"],
+    )
+
+
 def _footer(tab: str) -> None:
     """Status and files of the run that is shown."""
     with gr.Row(elem_classes=["dt-bar-2"]):
@@ -225,6 +240,7 @@ def _explore(library: Library, sessions: Sessions) -> None:
                 elem_id="explore-run-choice",
             )
         prompt = groups[0]["prompt"] if groups else DEFAULT_PROMPT
+        _phone("explore", sessions.engine.state != "off")
         live = _live_controls(
             "explore", sessions, prompt, "Or run a prompt of your own", "Run", with_method=True
         )
@@ -281,6 +297,7 @@ def _compare(library: Library, sessions: Sessions) -> None:
                 for side, method in zip(("Left", "Right"), COMPARED, strict=True)
             ]
         prompt = opened["prompt"] if opened else DEFAULT_PROMPT
+        _phone("compare", sessions.engine.state != "off")
         live = _live_controls(
             "compare", sessions, prompt, "Or run both on a prompt of your own", "Run both", with_method=False
         )

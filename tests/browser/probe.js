@@ -63,8 +63,13 @@ const probe = {
     return { labels, marks, lines, chips, stage: box(t.stage) };
   },
 
-  /** Texts whose contrast with what is behind them is below 4.5:1. */
+  /** Texts of the player, its figure included, whose contrast with what is behind them is below 4.5:1. */
   contrast() {
+    return this.contrastOf(p.root, p);
+  },
+
+  /** The same of any part of a page; `player`: whose figure is looked at, too. */
+  contrastOf(root, player) {
     const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     const rgb = (colour) => {
       context.clearRect(0, 0, 1, 1);
@@ -88,20 +93,21 @@ const probe = {
       return [255, 255, 255, 255];
     };
     const low = [];
-    const walker = document.createTreeWalker(p.root, NodeFilter.SHOW_TEXT);
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
       const e = walker.currentNode.parentElement;
       const text = walker.currentNode.textContent.trim();
-      if (!text || !e.getClientRects().length || e.closest("svg,:disabled,option")) continue;
+      if (!text || !e.getClientRects().length || e.closest("svg,:disabled,option,script,style")) continue;
       const found = ratio(rgb(getComputedStyle(e).color), behind(e));
       if (found < 4.5) low.push([e.className, text.slice(0, 20), found.toFixed(2)]);
     }
-    const { tree } = p.panes[0];
+    if (!player) return low;
+    const { tree } = player.panes[0];
     const chips = tree.current.g.chips;
     const under = { held: tree.colours.accent, anchor: tree.colours.ink };
     const { customdata, textfont } = tree.plot.data.find((t) => t.mode === "text");
     customdata.forEach((kind, i) => {
-      const ground = (chips && under[kind]) || getComputedStyle(p.root).backgroundColor;
+      const ground = (chips && under[kind]) || getComputedStyle(player.root).backgroundColor;
       const found = ratio(rgb(textfont.color[i]), rgb(ground));
       if (found < 4.5) low.push([kind, found.toFixed(2)]);
     });

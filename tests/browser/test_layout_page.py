@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
+import shutil
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from helpers import PLAIN, Open, assert_nothing_meets, js, show
-from page_tools import until
-from playwright.sync_api import Page
+from helpers import PLAIN, Open, assert_nothing_meets, js, show, visitors
+from page_tools import ScriptedEngine, serving, until
+from playwright.sync_api import Browser, Page
 from trace_factory import make_trace
 
 from dominotree import trace as tr
-from viz.library import Library
+from viz.library import TRACES, Library
 
 pytestmark = pytest.mark.browser
 
@@ -255,3 +257,255 @@ def test_both_trees_of_a_comparison_are_saved(visit_player: Open) -> None:
         f"dominotree-dominotree-{a.run_id}-round-1-conditional.svg",
         f"dominotree-ddtree-{b.run_id}-round-1-marginal.svg",
     ]
+
+
+# ---- the page ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, tr.Trace]]:
+    """The real page over the recorded runs and one made-up run whose tree has five nodes."""
+    folder = tmp_path_factory.mktemp("page") / "traces"
+    shutil.copytree(TRACES, folder)
+    small = make_trace(2, 5, 11, levels=3, vocabulary=PLAIN, scorers=("conditional",))
+    small.prompt = {**small.prompt, "kind": "five"}
+    small = tr.finish(small)
+    tr.save(small, folder / "five.json.gz")
+    with serving(Library(folder), ScriptedEngine(0.4, rounds=20)) as (address, _):
+        yield address, small
+
+
+@pytest.fixture
+def visit(chromium: Browser, site: tuple[str, tr.Trace]) -> Iterator[Open]:
+    """Open the page as a new visitor, with the probes at hand."""
+    with visitors(chromium, console=False) as new_page:
+
+        def open_page(size: tuple[int, int] = (1440, 900), **more: Any) -> Page:
+            page = new_page(size, **more)
+            page.goto(site[0])
+            page.wait_for_selector("#explore-player .dp:not(.dp-is-empty) .dp-plot .main-svg")
+            page.add_script_tag(path=Path(__file__).parent / "probe.js")
+            return page
+
+        yield open_page
+
+
+READY = {
+    "Explore": "#explore-player .dp:not(.dp-is-empty)",
+    "Compare": "#compare-player .dp:not(.dp-is-empty)",
+    "Lessons": ".dl-picture:not([aria-busy]) .dp-plot .main-svg",
+    "Benchmarks": ".dp-benchmarks[aria-busy=false]",
+}
+
+
+def open_tab(page: Page, title: str) -> None:
+    page.get_by_role("tab", name=title, exact=True).click()
+    page.wait_for_selector(READY[title])
+
+
+def test_U18_five_nodes_are_five_marks_at_their_places_in_the_installed_gradio(
+    visit: Open, site: Any
+) -> None:
+    """Fault row U18: the figure holds plain lists, so that no library has to unpack what another packed."""
+    trace = site[1]
+    page = visit()
+    page.evaluate("(id) => DominoPage.pickRun('explore', id)", trace.run_id)
+    page.wait_for_function("(id) => DominoPage.state('explore').player.run === id", arg=trace.run_id)
+    page.wait_for_timeout(100)
+    found = page.evaluate(
+        """() => {
+          const {tree} = DominoPage.inside.tabs.explore.player.panes[0];
+          const stage = tree.stage.getBoundingClientRect();
+          const marks = tree.plot.data.find((d) => d.mode === "markers");
+          const seen = [...tree.plot.querySelectorAll(".points .point")].map((e) => {
+            const b = e.getBoundingClientRect();
+            return [(b.left + b.right) / 2 - stage.left, (b.top + b.bottom) / 2 - stage.top];
+          });
+          const {g} = tree.current;
+          const packed = (x) => x && typeof x === "object" && !Array.isArray(x) && ("bdata" in x || ArrayBuffer.isView(x));
+          const lists = Object.entries(marks).filter(([, x]) => Array.isArray(x) || packed(x));
+          return {n: g.n, x: [...g.x], y: [...g.y], seen, kinds: marks.customdata, packed: lists.filter(([, x]) => !Array.isArray(x)).length, lists: lists.length};
+        }"""
+    )
+    nodes = trace.rounds[0].nodes
+    assert found["n"] == len(nodes) == 5 and found["packed"] == 0 and found["lists"] >= 3
+    assert len(found["seen"]) == len(found["kinds"])
+    marks = sorted(
+        place
+        for place, kind in zip(found["seen"], found["kinds"], strict=True)
+        if kind not in ("anchor", "bonus")
+    )
+    assert len(marks) == 5
+    places = sorted([x, y] for x, y in zip(found["x"][:5], found["y"][:5], strict=True))
+    assert marks == [pytest.approx(place, abs=1.0) for place in places]
+    left = {
+        depth: {x for x, d in zip(found["x"], nodes.depth, strict=False) if d == depth}
+        for depth in nodes.depth
+    }
+    assert all(len(xs) == 1 for xs in left.values()), "one column a depth"
+
+
+def test_the_toggle_says_what_each_tree_would_have_got(visit: Open) -> None:
+    """Against the trace itself: the three counts of every fifth round, the tally over the run's anchors."""
+    library = Library()
+    run = next(
+        r
+        for r in library.runs
+        if (r.kind, r.method, r.budget, r.temperature) == ("math", "dominotree", 16, 0)
+    )
+    trace = library.trace(run.run_id)
+    page = visit()
+    player = "DominoPage.inside.tabs.explore.player"
+    tally = {s: sum(r.counterfactual[s].accepted for r in trace.rounds) for s in tr.SCORERS}
+    for k in range(0, len(trace.rounds), 5):
+        page.evaluate(f"() => {{ {player}.goto({k + 1}); {player}.flush(); }}")
+        counts = page.locator("#explore-player .dp-scoring-row .dp-count").all_inner_texts()
+        held = [trace.rounds[k].counterfactual[s].accepted for s in ("conditional", "static", "marginal")]
+        assert [f"holds {n} of the coming tokens" for n in held] == [
+            c.removesuffix(" · verified") for c in counts[-3:]
+        ]
+    for scorer in ("conditional", "static", "marginal"):
+        page.evaluate(f"() => {{ {player}.scoring('{scorer}'); {player}.flush(); }}")
+        other = "marginal" if scorer == "conditional" else scorer
+        more = tally["conditional"] - tally[other]
+        count = f"{abs(more)} {'more' if more > 0 else 'fewer'}" if more else "as many"
+        name = {"static": "static-corrected"}.get(other, other)
+        said = page.inner_text("#explore-player .dp-holds")
+        assert (
+            f"At these {len(trace.rounds)} anchors the conditional tree holds {count} of the coming tokens"
+            in said
+        )
+        assert f"the {name} tree" in said
+        ends = sum(r.counterfactual[other].censored for r in trace.rounds)
+        assert ("the text ends before" in said) == bool(ends)
+
+
+def test_on_a_phone_the_tree_is_above_the_fold_and_nothing_scrolls_sideways(visit: Open) -> None:
+    page = visit(size=(390, 844), has_touch=True, is_mobile=True)
+    for title in READY:
+        open_tab(page, title)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, title
+        if title == "Explore":
+            box = page.locator("#explore-player .dp-tree").bounding_box()
+            assert box and box["y"] < 380 and 844 - box["y"] > 420
+            bar = page.locator("#explore-player .dp-toolbar").bounding_box()
+            assert bar and bar["y"] + bar["height"] == pytest.approx(844, abs=1), (
+                "the transport stands at the foot"
+            )
+    open_tab(page, "Explore")
+    player = "DominoPage.inside.tabs.explore.player"
+    for k in range(1, 24, 4):
+        page.evaluate(f"() => {{ {player}.goto({k}); {player}.flush(); }}")
+        inside = page.evaluate(
+            f"(({{scroller: s}}) => s.scrollWidth - s.clientWidth)({player}.panes[0].tree)"
+        )
+        assert inside <= 0, "trees fold to the width"
+        assert_nothing_meets(page.evaluate(f"() => probe.measure({player}.panes[0].tree)"))
+    assert not page.is_visible("#explore-run") and not page.is_visible("#explore-trace-json")
+    page.click("#explore-player >> xpath=ancestor::*[contains(@class,'dt-tab')] >> [data-opens=live]")
+    assert page.is_visible("#explore-run") and page.is_visible("#explore-method")
+    page.click("#explore-run")
+    page.wait_for_selector("#explore-stop:enabled")
+    assert page.is_visible("#explore-stop") and not page.is_visible("#explore-run")
+    page.click("#explore-stop")
+    page.wait_for_selector("#explore-stop:disabled", state="attached")
+    page.click("[data-opens=files] >> nth=0")
+    assert page.is_visible("#explore-trace-json")
+    page.click("#explore-player .dp-more-button")
+    for name in (".dp-speed", ".dp-help-button", ".dp-icon[aria-label^=First]"):
+        assert page.is_visible(f"#explore-player .dp-toolbar {name}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("title", ["Explore", "Compare"])
+def test_every_control_is_reached_with_the_tab_key(visit: Open, title: str) -> None:
+    page = visit()
+    open_tab(page, title)
+    page.evaluate(
+        """() => {
+          document.activeElement?.blur();
+          getSelection().collapse(document.body, 0);
+          window.reached = new Set();
+          document.addEventListener("focusin", (event) => reached.add(event.target));
+        }"""
+    )
+    for _ in range(150):  # once round
+        page.keyboard.press("Tab")
+        if page.evaluate("() => reached.size > 5 && document.activeElement === reached.values().next().value"):
+            break
+    missed = page.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, textarea, a[href], summary, [tabindex]")]
+          .filter((e) => e.tabIndex >= 0 && !e.disabled && e.checkVisibility({visibilityProperty: true, opacityProperty: false})
+                         && !e.closest("[hidden], .dp-present-layer"))
+          .filter((e) => !reached.has(e))
+          .map((e) => `${e.tagName}.${e.className} ${e.id} ${e.textContent.slice(0, 30)}`)"""
+    )
+    assert missed == []
+    unnamed = page.evaluate(
+        """() => [...window.reached].filter((e) => e.matches("button, input, select, textarea"))
+          .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length || e.title || e.placeholder
+                           || e.getAttribute("aria-labelledby")))
+          .map((e) => e.outerHTML.slice(0, 160))"""
+    )
+    assert unnamed == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_a_contrast_of_4_5_to_1(visit: Open, scheme: str) -> None:
+    page = visit(color_scheme=scheme)
+    page.click("#explore-more")
+    for title in READY:
+        open_tab(page, title)
+        if title in ("Explore", "Compare"):
+            player = f"DominoPage.inside.tabs.{title.lower()}.player"
+            assert (
+                page.evaluate(
+                    f"() => {{ {player}.flush(); return probe.contrastOf(document.body, {player}); }}"
+                )
+                == []
+            )
+        else:
+            assert page.evaluate("() => probe.contrastOf(document.body)") == [], title
+
+
+def test_reduced_motion_moves_nothing(visit: Open) -> None:
+    page = visit(reduced_motion="reduce")
+    page.keyboard.press("s")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(60)
+    running = "document.getAnimations().filter((a) => a.playState === 'running').length"
+    assert page.evaluate(running) == 0
+    open_tab(page, "Compare")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(60)
+    assert page.evaluate(running) == 0
+
+
+def test_the_round_is_there_as_a_table_for_screen_readers(visit_player: Open) -> None:
+    a, b = (make_trace(3, 16, 3, m, vocabulary=PLAIN, skill=0.9) for m in ("dominotree", "ddtree"))
+    page = visit_player(a, b)
+    for i, trace in enumerate((a, b)):
+        stage = page.locator(".dp-stage").nth(i)
+        assert stage.get_attribute("role") == "img"
+        assert "The same as a table below." in (stage.get_attribute("aria-label") or "")
+        js(page, f"p.select(p.panes[{i}], 0)")
+        if i == 0:
+            page.click(".dp-table summary")
+        page.wait_for_selector(".dp-nodes tbody tr")
+        nodes = trace.rounds[0].nodes
+        caption = page.inner_text(".dp-nodes caption")
+        assert caption.startswith("Round 1: anchor ") and f"{len(nodes)} node" in caption
+        cells = js(
+            page,
+            "[...document.querySelectorAll('.dp-nodes tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))",
+        )
+        outcome = [
+            "accepted" if nodes.accepted[i] else "not accepted" if nodes.trees[i] & 8 else "not verified"
+            for i in range(len(nodes))
+        ]
+        assert [row[0] for row in cells] == [str(depth) for depth in nodes.depth]
+        assert [row[-1] for row in cells] == outcome
+        heads = js(
+            page, "[...document.querySelectorAll('.dp-nodes thead th')].map((c) => [c.scope, c.textContent])"
+        )
+        assert len(heads) == len(cells[0]) and all(scope == "col" and name for scope, name in heads)

@@ -32,12 +32,12 @@
   }
 
   /**
-   * Round k folded so far that its lanes fit into `lanes`: {layout, hidden, stands, behind}, or null if there is
-   * nothing to fold. `opened`: nodes (ANCHOR among them) whose folded children the visitor has asked for.
+   * Round k folded no further than until `fits({layout, hidden, stands, behind, used})` (used: lanes); null if nothing
+   * need be folded. `opened`: nodes (ANCHOR among them) whose folded children the visitor has asked for.
    * hidden[i] = 1: not drawn; stands[i]: how many nodes the mark in place of node i stands for (0: no mark);
    * behind[i]: the mark that hides node i, else −1.
    */
-  function fold(run, k, opened, lanes, side = "y") {
+  function fold(run, k, opened, fits, side = "y") {
     const { nodes } = run.rounds[k];
     const full = run.layout[k];
     const n = nodes.token.length;
@@ -46,7 +46,7 @@
     const children = Array.from({ length: n }, () => []);
     const first = [];
     for (let i = 0; i < n; i++) (nodes.parent[i] === ANCHOR ? first : children[nodes.parent[i]]).push(i);
-    const most = KEEP.find((count) => keepOnly(count, []).used <= lanes) ?? KEEP[KEEP.length - 1];
+    const most = KEEP.find((count) => fits(keepOnly(count, []))) ?? KEEP[KEEP.length - 1];
     const found = keepOnly(most, opened); // what is opened folds nothing elsewhere: the figure grows instead
     return found.folded ? found : null;
 

@@ -79,13 +79,13 @@
   /** Tokens of a few dots of ink, which are easily overlooked: they are drawn bold. */
   const SLIGHT = /^[␣⏎⇥]?[\p{P}\p{S}␣⏎⇥]{0,2}$/u;
 
+  const SHOWN = { hidden: [], stands: [] }; // nothing is folded
+
   /** All points of a round: nodes 0 … n−1, then the anchor (index n) and the bonus token (index n+1). */
   function points(run, k, folded) {
     const round = run.rounds[k];
-    const layout = folded ? folded.layout : run.layout[k];
+    const { layout, hidden, stands } = folded || { layout: run.layout[k], ...SHOWN };
     const n = layout.x.length;
-    const hidden = folded ? folded.hidden : new Uint8Array(n);
-    const stands = folded ? folded.stands : new Int32Array(n);
     const bonusDepth = round.path.length + 1;
     const spine = new Uint8Array(n + 2);
     layout.spine.forEach((node) => (spine[node] = 1));
@@ -112,21 +112,11 @@
    * the tree is narrow and wider than its box, and no further than it needs.
    */
   function geometry(run, k, width, height, narrow, opened = null, fitting = false) {
-    if (fitting) {
-      const whole = geometry(run, k, width, height, narrow);
-      if (!narrow || whole.width <= width) return whole;
-      for (let lanes = 8; ; lanes--) {
-        const folded = (open) => {
-          const p = points(run, k, fold(run, k, open, lanes, "y1"));
-          return topDown(p.layout, p, width);
-        };
-        const closed = folded(new Set());
-        if (closed.width <= width || lanes === 2) return opened.size ? folded(opened) : closed;
-      }
-    }
     const least = SIZES.axis + 8 + FOLDED.spine;
-    const lanes = narrow ? Math.max(4, Math.floor(width / 84)) : 1 + Math.floor((height - least) / FOLDED.lane);
-    const folded = opened && fold(run, k, opened, lanes, narrow ? "y1" : "y");
+    const lanes = 1 + Math.floor((height - least) / FOLDED.lane);
+    const fits = narrow ? (found) => topDown(found.layout, points(run, k, found), width).width <= width : ({ used }) => used <= lanes;
+    const may = opened && (!fitting || (narrow && !fits({ layout: run.layout[k], ...SHOWN })));
+    const folded = may ? fold(run, k, opened, fits, narrow ? "y1" : "y") : null;
     const p = points(run, k, folded);
     if (narrow) return topDown(p.layout, p, width);
     const [lowest, highest] = p.layout.lanes;

@@ -146,7 +146,7 @@
       const found = run.counterfactual(k, scorer);
       const name = SCORER_TITLES[scorer].toLowerCase();
       const parts = [];
-      if (scorer === run.ownScorer) parts.push(`The ${name} tree is the one this run verified. `);
+      if (scorer === run.ownScorer) parts.push(`The ${name} tree is the one this run verified${known.length > 1 ? "; the others grow from the same hidden states" : ""}. `);
       else
         parts.push(
           `At this anchor the ${name} tree `,
@@ -158,7 +158,9 @@
       if (other) {
         const more = tally[best] - tally[other];
         const word = more === 0 ? "as many of the coming tokens as" : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} of the coming tokens than`;
-        parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree.`));
+        const cut = run.rounds.filter((_, j) => [best, other].some((s) => run.counterfactual(j, s).censored)).length;
+        const limit = cut ? ` (counted only to the end of the text at ${plural(cut, "anchor")}: the text ends before a path does)` : "";
+        parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree${limit}.`));
       }
       this.holds.replaceChildren(...parts);
     }

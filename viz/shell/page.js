@@ -74,7 +74,7 @@
       const traces = (await Promise.all(runs.map((run) => recordedText(run.id)))).map((text) => JSON.parse(text));
       if (turn !== tab.turn) return;
       show(tab, traces, runs.map((run) => ({ base: `recorded/${run.id}`, title: run.title })));
-      tab.say(hint(traces));
+      tab.say(hint(traces), config.live ? "hint" : "info");
     } catch (error) {
       if (turn === tab.turn) tab.say(lost(error), "error");
     }
@@ -281,6 +281,7 @@
 
   function starting(name, values) {
     const tab = tabs[name];
+    opened(tab, "live", false);
     tab.say("Starting …", "busy");
     clearTimeout(tab.asked);
     tab.asked = setTimeout(() => unanswered(tab), 3000);
@@ -499,6 +500,21 @@
     }
   });
 
+  // On a narrow page some controls wait behind a button (page.css).
+  function opened(tab, what, on) {
+    const button = tab.phone?.querySelector(`[data-opens=${what}]`);
+    if (!button) return;
+    tab.phone.closest(".dt-tab").classList.toggle(`dt-open-${what}`, on);
+    button.setAttribute("aria-expanded", String(on));
+  }
+
+  function mountPhone(name, element) {
+    const tab = tabs[name];
+    tab.phone = element;
+    for (const button of element.querySelectorAll("button"))
+      button.addEventListener("click", () => opened(tab, button.dataset.opens, button.getAttribute("aria-expanded") !== "true"));
+  }
+
   function toggleSettings(name) {
     const tab = tabs[name];
     const open = part(tab, "settings").classList.toggle("dt-open");
@@ -610,7 +626,7 @@
   }).observe(document.body, { attributeFilter: ["class"] });
 
   window.DominoPage = {
-    mount, mountStatus, mountHeader, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
+    mount, mountStatus, mountHeader, mountPhone, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
     download, chooseImport, takeImport, toggleSettings, openPart,
     inside: { tabs, config, address, recordedText, show, hint, pickRun, pickPair, chooseImport, openTab, lost, setTheme, follow }, // for links.js
     state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live, player: tabs[name].player?.state() }),
