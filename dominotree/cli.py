@@ -172,6 +172,7 @@ def build_parser() -> argparse.ArgumentParser:
     table.add_argument("--rows", nargs="+", default=None, help="only these rows, for example conditional_16")
     adaptive = kinds.add_parser("adaptive", help="the cost-aware budget: nodes, calibration, τ, speed")
     bench_adaptive_options(adaptive)
+    kinds.add_parser("page", help="the page: key press to paint in Chromium", add_help=False)
     kinds.add_parser(
         "tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False
     )
@@ -360,6 +361,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from dominotree.train.cli import main as train
 
             return train(words[1:])
+        if words[:2] == ["bench", "page"]:
+            from dominotree.bench.page import main as page
+
+            return page(words[2:])
         if words[:2] == ["bench", "tau"]:
             from dominotree.bench.tau import main as tau
 

@@ -640,8 +640,9 @@ def test_standalone_file_shows_a_run_and_two(visit: Open, tmp_path: Path) -> Non
 def test_benchmark_measures_steps_toggles_and_loading() -> None:
     with ThreadPoolExecutor(1) as apart:  # Playwright allows one loop a thread
         runs = [make_trace(5, 16, 3, vocabulary=PLAIN)]
-        rows = apart.submit(bench.measure, runs, steps=6, pause_ms=60).result()
-    assert [row["what"] for row in rows] == ["step", "toggle", "load"]
+        rows, version = apart.submit(bench.measure, runs, steps=6, pause_ms=60).result()
+    assert [row["what"] for row in rows] == ["step", "toggle", "load", "load"]
+    assert [row["rounds"] for row in rows] == [5, 5, 5, 200] and version
     for row in rows:
         assert row["nodes"] == 16 and row["union"] >= 16
         assert 0 < row["p50_ms"] <= row["p95_ms"] < 5000

@@ -1,20 +1,18 @@
 """How fast the player draws: from a real key press to the second animation frame after it.
 
-    python -m viz.player.bench RUN.json.gz … [--steps 40] [--out docs/performance/page.json]
-
 Chromium at 1440×900 with everything visible and nothing folded: all labels that fit, panel, verify walk, strip
 and text. Two animation frames last 33 ms at 60 Hz whatever is drawn, so that is the floor of these figures; the
-time that drawing itself takes (``draw``) is listed beside them.
+time that drawing itself takes (``draw``) is listed beside them. ``dominotree bench page`` is the command.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
+import itertools
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from dominotree import trace as tr
 from viz.layout import served
 from viz.player import standalone
 
+WIDTH, HEIGHT = 1440, 900
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -40,6 +39,21 @@ _WATCH = """() => {
   const flush = p.flush.bind(p);
   p.flush = () => { const start = performance.now(); flush(); draws.push(performance.now() - start); };
 }"""
+#: Everything that the protocol wants on the screen; the message names what is not.
+_MISSING = """() => {
+  const seen = (what) => [...document.querySelectorAll(what)].some((e) => e.getClientRects().length);
+  const wanted = {tree: ".dp-plot .textpoint text", panel: ".dp-node", walk: ".dp-walk-card", strip: ".dp-bars", text: ".dp-output"};
+  const gone = Object.keys(wanted).filter((name) => !seen(wanted[name]));
+  if (p.panes[0].tree.current.g.folded) gone.push("folded nodes");
+  return gone.join(", ");
+}"""
+_LOAD = """async (text) => {
+  const start = performance.now();
+  p.load(JSON.parse(text));
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  return performance.now() - start;
+}"""
+LOADS = 5  # times that a run is loaded
 
 
 def chromium_path() -> str:
@@ -56,17 +70,33 @@ def quantile(values: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
 
 
-def measure(traces: list[tr.Trace], steps: int = 40, pause_ms: int = 120) -> list[dict[str, Any]]:
+def lengthened(data: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """A served run made longer by repeating its rounds: what loading a run of ``rounds`` rounds takes."""
+    order = list(itertools.islice(itertools.cycle(range(len(data["rounds"]))), rounds))
+    again = [{**data["rounds"][k], "index": i} for i, k in enumerate(order, 1)]
+    summary = {**data["summary"], "rounds": rounds}
+    return {**data, "rounds": again, "layout": [data["layout"][k] for k in order], "summary": summary}
+
+
+def measure(
+    traces: list[tr.Trace],
+    steps: int = 40,
+    pause_ms: int = 120,
+    long: int = 200,
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[list[dict[str, Any]], str]:
     """Step through each trace with real key presses.
 
     Args:
         traces: runs of at least two rounds; short ones are walked to and fro.
         steps: key presses that are counted; three before them are not.
         pause_ms: wait after each, so that every step is measured alone.
+        long: rounds of the run that is loaded last: the first trace, repeated.
 
     Returns:
         rows with ``what`` ("step", "toggle", "load"), ``nodes`` (largest verified tree), ``union`` (largest
-        union of trees), ``p50_ms``, ``p95_ms`` and, for steps and toggles, the same of the drawing alone.
+        union of trees), ``rounds``, ``p50_ms``, ``p95_ms`` and, for steps and toggles, the same of the drawing
+        alone; and the browser's version. Raises RuntimeError if something is not on the screen.
     """
     from playwright.sync_api import sync_playwright
 
@@ -77,49 +107,43 @@ def measure(traces: list[tr.Trace], steps: int = 40, pause_ms: int = 120) -> lis
             data = json.loads(tr.to_json(served(trace)))
             path = Path(folder) / f"{number}.html"
             path.write_text(standalone(data), encoding="utf-8")
-            page = browser.new_page(viewport={"width": 1440, "height": 900})
+            page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
             page.goto(path.as_uri())
+            page.wait_for_selector(".dp:not(.dp-is-empty) .dp-plot .textpoint text")
+            page.evaluate("() => { p.panes[0].tree.fold(false); }")
             page.wait_for_timeout(500)
+            gone = page.evaluate(_MISSING)
+            if gone:
+                raise RuntimeError(f"not on the screen, or not as the protocol wants it: {gone}")
             page.evaluate(_WATCH)
             size = {
                 "nodes": max(r.verified_nodes for r in trace.rounds),
                 "union": max(len(r.nodes) for r in trace.rounds),
                 "rounds": len(trace.rounds),
             }
-            there_and_back = ["ArrowRight"] * (len(trace.rounds) - 1) + ["ArrowLeft"] * (
-                len(trace.rounds) - 1
-            )
+            ways = len(trace.rounds) - 1
+            there_and_back = ["ArrowRight"] * ways + ["ArrowLeft"] * ways
             for what, keys in (("step", there_and_back), ("toggle", ["s"])):
                 for k in range(steps + 3):
+                    say(f"\r{size['nodes']} nodes, {what} {k + 1} of {steps + 3}   ")
                     if k == 3:
                         page.evaluate("() => { paints.length = draws.length = 0; }")
                     page.keyboard.press(keys[k % len(keys)])
                     page.wait_for_timeout(pause_ms)
                 rows.append({"what": what, **size, **_figures(page.evaluate("() => [paints, draws]"))})
-            loads = page.evaluate(
-                """async (text) => {
-                  const times = [];
-                  for (let k = 0; k < 5; k++) {
-                    const start = performance.now();
-                    p.load(JSON.parse(text));
-                    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-                    times.push(performance.now() - start);
-                  }
-                  return times;
-                }""",
-                json.dumps(data),
-            )
-            rows.append(
-                {
-                    "what": "load",
-                    **size,
-                    "p50_ms": round(quantile(loads, 0.5), 1),
-                    "p95_ms": round(max(loads), 1),
-                }
-            )
+            loads = [(size, data)]
+            if number == 0:
+                loads.append(({**size, "rounds": long}, lengthened(data, long)))
+            for about, run in loads:
+                text = json.dumps(run)
+                times = [page.evaluate(_LOAD, text) for _ in range(LOADS)]
+                figures = {"p50_ms": round(quantile(times, 0.5), 1), "p95_ms": round(max(times), 1)}
+                rows.append({"what": "load", **about, **figures})
             page.close()
+        version = browser.version
         browser.close()
-    return rows
+    say("\n")
+    return rows, version
 
 
 def _figures(times: list[list[float]]) -> dict[str, float]:
@@ -131,31 +155,3 @@ def _figures(times: list[list[float]]) -> dict[str, float]:
         ("draw_p95_ms", draws, 0.95),
     )
     return {name: round(quantile(values, share), 1) for name, values, share in named}
-
-
-def main() -> None:
-    """Command line; prints a table and writes the rows."""
-    parser = argparse.ArgumentParser(
-        prog="python -m viz.player.bench", description="step-to-paint of the player"
-    )
-    parser.add_argument("runs", nargs="+", type=Path, help="recorded runs (.json or .json.gz)")
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--out", type=Path, help="write the rows as JSON")
-    args = parser.parse_args()
-    rows = measure([tr.load(path) for path in args.runs], args.steps)
-    print(f"{'what':<8}{'nodes':>6}{'union':>7}{'p50 ms':>9}{'p95 ms':>9}{'drawing p50':>13}{'p95':>7}")
-    for row in rows:
-        drawing = f"{row.get('draw_p50_ms', '–'):>13}{row.get('draw_p95_ms', '–'):>7}"
-        print(
-            f"{row['what']:<8}{row['nodes']:>6}{row['union']:>7}{row['p50_ms']:>9}{row['p95_ms']:>9}{drawing}"
-        )
-    if args.out:
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-        result = {"bench": "page", "date": date, "cpus": os.cpu_count(), "load_average": load, "rows": rows}
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
