@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from math import exp
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
@@ -85,7 +85,7 @@ def words(parts: Any) -> str:
 
 def test_all_lessons_are_there(built: dict[str, Any]) -> None:
     assert [x["id"] for x in built["lessons"]] == list(lessons.LESSONS)
-    assert 8 <= len(built["lessons"]) <= 10
+    assert 8 <= len(built["lessons"]) <= 11
 
 
 def test_no_number_is_typed_by_hand(made: dict[str, Any]) -> None:
@@ -311,6 +311,67 @@ def test_claim_the_graph_builds_the_same_tree_faster(lesson: Pick) -> None:
     order = sorted((o, k) for k, o in enumerate(this.nodes.order) if o is not None)
     jumps = sum(this.nodes.parent[b[1]] != a[1] for a, b in itertools.pairwise(order))
     assert n["jumps"] == jumps and 0 < jumps < n["steps"]
+
+
+def verify_ms(profile: dict[str, Any], nodes: int, position: int) -> float:
+    """C_verify by hand: up the slopes, one node at a time, between the two contexts around the position."""
+    curves = []
+    for base, slopes in zip(profile["base_ms"], profile["slope_ms"], strict=True):
+        for n in range(nodes):
+            stretch = max(k for k, low in enumerate(profile["nodes"][:-1]) if low <= n)
+            base += slopes[stretch]
+        curves.append(base)
+    contexts = profile["contexts"]
+    k = next((k for k, c in enumerate(contexts) if c >= position), len(contexts) - 1)
+    if k == 0 or contexts[k] <= position:
+        return curves[k]
+    share = (position - contexts[k - 1]) / (contexts[k] - contexts[k - 1])
+    return (1 - share) * curves[k - 1] + share * curves[k]
+
+
+def test_claim_the_adaptive_budget(lesson: Pick, built: dict[str, Any], traces: dict[str, tr.Trace]) -> None:
+    """Budgets, promise and verdict of the lesson, worked out again from the traces and their headers alone."""
+    n, trace, this = lesson("adaptive")
+    control = next(
+        t
+        for t in traces.values()
+        if t.header["settings"]["method"] == "condadaptive-calibrated" and t.prompt == trace.prompt
+    )
+    profile, cap = trace.header["cost_profile"], trace.header["settings"]["budget"]
+    assert control.header["cost_profile"] == profile and control.header["settings"]["budget"] == cap
+    assert control.summary["token_ids"] == trace.summary["token_ids"]
+    sizes, other = ([r.verified_nodes for r in t.rounds] for t in (trace, control))
+    assert (n["low"], n["high"], n["at_cap"], n["cap"]) == (min(sizes), max(sizes), sizes.count(cap), cap)
+    assert (n["c_low"], n["c_high"], n["c_at_cap"]) == (min(other), max(other), other.count(cap))
+    start = trace.rounds[0].position
+    assert n["steep"] == pytest.approx(verify_ms(profile, cap, start) / verify_ms(profile, 0, start))
+    promised = []
+    for r in trace.rounds:
+        order = sorted((o, k) for k, o in enumerate(r.nodes.order) if o is not None)
+        promised.append(sum(exp(r.nodes.cum_conditional[k]) for _, k in order))
+        last, before = exp(r.nodes.cum_conditional[order[-1][1]]), promised[-1]
+        rates = [
+            (1 + phi) / (profile["draft_ms"]["domino"][0] + verify_ms(profile, size, r.position))
+            for phi, size in ((before - last, len(order) - 1), (before, len(order)))
+        ]
+        if len(set(profile["draft_ms"]["domino"])) == 1 or r.position <= profile["contexts"][0]:
+            assert rates[0] < rates[1], "the last node did not pay"
+        if r is this:
+            assert n["p_last"] == pytest.approx(last) and n["p_last"] > n["p_needed"] > 0
+    accepted = [len(r.path) for r in trace.rounds]
+    assert n["expected"] == pytest.approx(fmean(promised)) and n["accepted"] == pytest.approx(fmean(accepted))
+    said = next(x for x in built["lessons"] if x["id"] == "adaptive")
+    text = " ".join(words(p) for p in (said["claim"], *said["body"]))
+    full, c_full = (s.count(cap) >= 0.9 * len(s) for s in (sizes, other))
+    assert ("ran to its cap of" in text) == full and said["title"].startswith("Why" if full else "A budget")
+    assert ("it is the flat cost" in text) == (full and c_full)
+    assert ("what decides here is the cost" in text) == (not full and not c_full)
+    gaps = [p - a for p, a in zip(promised, accepted, strict=True)]
+    beyond = abs(fmean(gaps)) > 2 * stdev(gaps) / len(gaps) ** 0.5
+    assert ("the scores promise too much" in text) == (beyond and fmean(gaps) > 0)
+    assert ("the scores promise too little" in text) == (beyond and fmean(gaps) < 0)
+    counts = [int(words(row[1])) for row in said["table"]["rows"]]
+    assert sum(counts) == sum(sizes), "the table leaves nodes out"
 
 
 def test_claim_every_method_writes_the_tokens_of_ar(lesson: Pick, traces: dict[str, tr.Trace]) -> None:

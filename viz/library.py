@@ -59,7 +59,8 @@ class Recorded:
     @property
     def method_title(self) -> str:
         title = METHODS[self.method].title if self.method in METHODS else self.method
-        return title if self.budget in (None, 16) else f"{title}, {self.budget} nodes"
+        usual = METHODS[self.method].budget if self.method in METHODS else 16
+        return title if self.budget in (None, usual) else f"{title}, {self.budget} nodes"
 
 
 def _beginning(path: Path) -> dict[str, Any]:

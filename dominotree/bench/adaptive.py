@@ -383,8 +383,11 @@ def run(
             pair, models[0], g, prompts, tokens, budgets, common or {}, say
         )
     for entry in made_entries:
-        merge(results, entry)
+        held = merge(results, entry)
         print(text(entry))
+    page = results.parents[1] / "performance.md"
+    if results.resolve() == RESULTS.resolve() and page.is_file():
+        page.write_text(replaced(page.read_text(encoding="utf-8"), tables(held)), encoding="utf-8")
     return {"entries": made_entries}
 
 
@@ -412,7 +415,8 @@ def text(entry: dict[str, Any]) -> str:
     """The entry as two small Markdown tables."""
     about = entry["profile"]["about"]
     lines = [
-        f"{about['machine']}, {about['dtype']}, engine {about['engine']}, profile {entry['profile']['hash']}",
+        f"Costs of {about['target']} on {about['machine']}, {about['dtype']}, engine {about['engine']} "
+        f"(profile {entry['profile']['hash']}, {about['kind']})",
         "",
     ]
     if "along" in entry:
@@ -425,7 +429,7 @@ def text(entry: dict[str, Any]) -> str:
         for name, r in part["rules"].items():
             rate = r["model_tokens_per_second"]
             lines.append(
-                f"| {name} | {r['nodes_median']:.0f} ({r['nodes_low']} – {r['nodes_high']}) | {r['at_cap']:.0%} | {r['tau']:.2f} "
+                f"| {name} | {r['nodes_median']:.0f} ({r['nodes_low']} – {r['nodes_high']}) | {100 * r['at_cap']:.0f} % | {r['tau']:.2f} "
                 f"| {r['expected_accepted']:.2f} / {r['observed_accepted']:.2f} | {'–' if rate is None else f'{rate:.1f}'} |"
             )
         lines += [
@@ -435,8 +439,8 @@ def text(entry: dict[str, Any]) -> str:
         ]
         lines += [
             "; ".join(
-                f"{r['ratio']:g} × → {r['raw']['nodes_median']:.0f} ({r['raw']['at_cap']:.0%}) / "
-                f"{r['calibrated']['nodes_median']:.0f} ({r['calibrated']['at_cap']:.0%})"
+                f"{r['ratio']:g} × → {r['raw']['nodes_median']:.0f} ({100 * r['raw']['at_cap']:.0f} %) / "
+                f"{r['calibrated']['nodes_median']:.0f} ({100 * r['calibrated']['at_cap']:.0f} %)"
                 for r in part["steepness"]
             ),
             "",
@@ -454,6 +458,65 @@ def text(entry: dict[str, Any]) -> str:
             lines.append(
                 f"| {name} | {r['nodes_mean']:.1f} | {r['tau']:.2f} | {r['tokens_per_second']:.1f} | {ms} | {r['builder'] or '–'} |"
             )
+    return "\n".join(lines)
+
+
+#: Between these lines of docs/performance.md stand the tables; all else there is written by people.
+MARKS = ("<!-- dominotree bench adaptive: begin -->", "<!-- dominotree bench adaptive: end -->")
+
+
+def replaced(page: str, tables: str) -> str:
+    """The page with the tables between the marks; unchanged where it has no marks."""
+    before, begin, rest = page.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    return f"{before}{begin}\n{tables}\n{end}{after}" if begin and end else page
+
+
+def tables(held: Sequence[dict[str, Any]]) -> str:
+    """The short tables of docs/performance.md from the results file."""
+    parts = [e for e in held if "along" in e]
+    lines = [
+        "| costs | rule | nodes, median (5 – 95 %) | at the cap | τ | drafts a round promised / accepted | tokens/s by the cost model |",
+        "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for entry in parts:
+        about, rules = entry["profile"]["about"], entry["along"]["rules"]
+        best = max(
+            (n for n in rules if n.startswith("dominotree@")),
+            key=lambda n: rules[n]["model_tokens_per_second"],
+        )
+        where = f"{about['target']}, {about['machine']}, {about['dtype']}, {about['engine']}"
+        for name in dict.fromkeys(
+            ("condadaptive", "condadaptive-calibrated", best, f"dominotree@{CAP}", "caddtree")
+        ):
+            r = rules[name]
+            label = f"{name} (best fixed)" if name == best else name
+            lines.append(
+                f"| {where} | {label} | {r['nodes_median']:.0f} ({r['nodes_low']} – {r['nodes_high']}) | {100 * r['at_cap']:.0f} % "
+                f"| {r['tau']:.2f} | {r['expected_accepted']:.2f} / {r['observed_accepted']:.2f} | {r['model_tokens_per_second']:.1f} |"
+            )
+            where = ""
+    if parts:
+        lines += ["", "| C_verify at the cap over that of one row (computed) | nodes, median, raw / calibrated | at the cap, raw / calibrated |", "|---|---|---|"]  # fmt: skip
+        for r in parts[0]["along"]["steepness"]:
+            raw, control = r["raw"], r["calibrated"]
+            lines.append(
+                f"| {r['ratio']:g} × | {raw['nodes_median']:.0f} / {control['nodes_median']:.0f} "
+                f"| {100 * raw['at_cap']:.0f} / {100 * control['at_cap']:.0f} % |"
+            )
+        lines += [
+            "",
+            "| predicted path probability | nodes | mean | accepted | 95 % |",
+            "|---|---|---|---|---|",
+        ]
+        for r in parts[0]["along"]["reliability"]["raw"]:
+            lines.append(
+                f"| {r['low_edge']:g} – {r['high_edge']:g} | {r['nodes']} | {100 * r['predicted']:.3g} % | {100 * r['observed']:.3g} % "
+                f"| {100 * r['low']:.3g} – {100 * r['high']:.3g} % |"
+            )
+    for entry in held:
+        if "engine" in entry:
+            lines += ["", *text({k: entry[k] for k in ("profile", "engine")}).splitlines()]
     return "\n".join(lines)
 
 

@@ -41,6 +41,8 @@ class Recording:
     def title(self) -> str:
         s = self.settings
         budget = f" @{s.budget}" if s.spec.kind == "tree" else ""
+        if s.spec.adaptive:
+            budget = f", at most {s.budget} nodes"
         heat = f", temperature {s.temperature:g}" if s.temperature else ""
         return f"{self.kind.capitalize()} · {s.spec.title}{budget}{heat}"
 
@@ -58,6 +60,8 @@ def recordings() -> list[Recording]:
             if not METHODS[method].adaptive:
                 add(kind, method=method)
         add(kind, "-64", method="dominotree", budget=64)
+    for method in ("condadaptive", "condadaptive-calibrated"):
+        add("math", method=method)
     for method in ("dominotree", "ddtree"):
         add("chat", "-t1", method=method, temperature=1.0, seed=7)
     return out

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from viz.benchmarks import PUBLISHED
+from viz.lessons.adaptive import adaptive
 from viz.lessons.building import budget, graph, top_m
 from viz.lessons.drafting import correction, head_only, marginals, one_round
 from viz.lessons.reading import anchors, limits, lossless
@@ -35,6 +36,7 @@ LESSONS: dict[str, Callable[[Runs], Lesson]] = {
     "budget": budget,
     "top-m": top_m,
     "graph": graph,
+    "adaptive": adaptive,
     "lossless": lossless,
     "anchors": anchors,
     "limits": limits,
