@@ -67,7 +67,9 @@ def main() -> None:
         app = create_app(Library(), Sessions(NoEngine()), public_url=asked.public_url or "")
     else:
         engine = PairEngine(asked.pair, asked.target, asked.drafter, asked.dflash, asked.device)
-        app = create_app(Library(), Sessions(engine), on_start=engine.start, public_url=asked.public_url or "")
+        app = create_app(
+            Library(), Sessions(engine), on_start=engine.start, public_url=asked.public_url or ""
+        )
     outside = f", for others {asked.public_url}" if asked.public_url else ""
     print(f"DominoTree Live: http://{asked.host}:{asked.port}{outside}", flush=True)
     if asked.open and desktop():
