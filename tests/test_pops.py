@@ -156,7 +156,7 @@ def tree_of(this: tr.Round) -> list[tuple[int, int]]:
     return [(this.nodes.parent[order[k]], this.nodes.token[order[k]]) for k in range(this.verified_nodes)]
 
 
-@pytest.mark.parametrize("method", TREES)
+@pytest.mark.parametrize("method", (*TREES, "condadaptive"))
 @pytest.mark.parametrize(
     "asked",
     [
@@ -173,8 +173,7 @@ def test_the_recorded_children_build_the_tree_again(method: str, asked: dict[str
     """A heap over the offered children pops exactly the recorded tree, in its order and with its scores' bits."""
     trace = decode(method, **asked)
     kept = tr.from_json(tr.to_json(trace))
-    built = [this for this in trace.rounds if this.verified_nodes]
-    assert built
+    assert any(this.verified_nodes for this in trace.rounds)
     for this, stored in zip(trace.rounds, kept.rounds, strict=True):
         pops = {pop.node: pop for pop in this.pops}
         assert rebuilt(this, pops) == tree_of(this)
@@ -292,9 +291,11 @@ def test_minus_infinity_and_missing_survive() -> None:
 # ---- added to recorded runs ---------------------------------------------------------------------------------
 
 
-def test_pops_are_added_to_single_rounds_and_nothing_else_moves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["dominotree", "condadaptive"])
+def test_pops_are_added_to_single_rounds_and_nothing_else_moves(method: str, tmp_path: Path) -> None:
     pair = tiny_pair()
-    run = Run(pair, prompt_ids=PROMPT, settings=Settings(budget=12, max_new_tokens=30), pops=False)
+    settings = Settings(method=method, budget=12, max_new_tokens=30)
+    run = Run(pair, prompt_ids=PROMPT, settings=settings, pops=False)
     whole = [this.pops for this in Run(pair, prompt_ids=PROMPT, settings=run.settings)]
     list(run)
     path = tmp_path / "tiny.json.gz"
@@ -334,6 +335,8 @@ def test_recorded_runs_have_the_pops_of_the_rounds_that_lessons_show() -> None:
     library = Library()
     for file, numbers in rounds_shown(library).items():
         trace = tr.load(TRACES / file)
+        if trace.header["pair"]["device"] != "cpu":
+            continue  # a recording of a GPU cannot be decoded again elsewhere; the page says that it has none
         assert [this.index for this in trace.rounds if this.pops] == numbers, f"{file}: record its pops again"
         for this in (trace.rounds[k - 1] for k in numbers):
             assert rebuilt(this, {pop.node: pop for pop in this.pops}, 2e-3) == tree_of(this)

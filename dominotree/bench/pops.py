@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 
 from dominotree.checkpoints import Pair
+from dominotree.cost import CostModel
 from dominotree.decode import Run, Settings
 from dominotree.errors import DominoTreeError, SettingsError
 from dominotree.trace import Round, load, save
@@ -50,7 +51,11 @@ def add_pops(pair: Pair, folder: Path, wanted: dict[str, list[int]], say: Callab
             raise SettingsError(f"{name} has the rounds 1 to {len(trace.rounds)}, not {numbers}.")
         settings = trace.header["settings"]
         asked = {name: settings[name] for name in ASKED if name in settings}
-        run = Run(pair, prompt_ids=trace.prompt["token_ids"], settings=Settings(**asked))
+        profile = trace.header.get(
+            "cost_profile"
+        )  # of a cost-aware budget: it decides how many nodes there are
+        costs = CostModel.from_dict(profile) if profile else None
+        run = Run(pair, prompt_ids=trace.prompt["token_ids"], settings=Settings(**asked), costs=costs)
         worst = 0.0
         for old, new in zip(trace.rounds[: numbers[-1]], run, strict=False):
             worst = max(worst, _difference(old, new, name))

@@ -63,6 +63,12 @@
       return this.popped.length >= (this.run.settings.budget || Infinity) || (this.round.flags || []).includes("tree-shrunk");
     }
 
+    /** Did a cost-aware rule end the build before its budget was spent? */
+    get stopsEarly() {
+      const { rule, budget } = this.run.settings;
+      return Boolean(rule) && rule !== "fixed" && this.popped.length < (budget || 0);
+    }
+
     /** First step whose pushes were not recorded: from there on the heap is not known. */
     knownUntil() {
       if (!this.recorded) return 0;

@@ -7,6 +7,7 @@
   const { h, term, value, number, percent, plural, sum, Build, slope, slopeTable, movers, nth, signed, ANCHOR, BONUS, BITS, SCORER_TITLES, DASH } = DP.parts;
 
   const ROW = 30; // px of a path on the heap
+  const TRAIL = 22; // characters of a path before its last token
   const share = (logp) => percent(logp).replace(" ", "\u00a0");
 
   class Inside {
@@ -36,7 +37,7 @@
         button("last", "To the bonus token (End)", () => this.move("last")),
       ];
       this.slider = h("input.slider", { type: "range", min: 0, max: 1, step: 1, value: 0, "aria-label": "Step of the round", oninput: () => (this.play(false), this.go(Number(this.slider.value))) });
-      this.count = h("output.slider-text");
+      this.count = h("output.inside-count");
       this.stages = h(
         "div.segments.inside-stages",
         { role: "group", "aria-label": "Part of the round" },
@@ -79,7 +80,7 @@
         this.bar.hidden = this.panel.hidden = false;
         player.panes[0].tree.refine = this.refine;
         this.build = null;
-      }
+      } else if (player.chosen !== null) [this.chosen, player.chosen] = [player.chosen, null];
       this.at = Math.max(0, Math.round(step) || 0);
       this.resize();
       const hidden = this.focused && player.root.contains(this.focused) && !this.focused.getClientRects().length;
@@ -320,8 +321,10 @@
 
     /** "… ␣the ␣total" of a path without its last token, short enough for a row. */
     trail(ids) {
-      const kept = ids.slice(-4);
-      return h("span.inside-trail", null, ...(kept.length < ids.length ? ["… "] : []), ...kept.map((id) => h("span", null, this.build.run.label(id))));
+      const labels = ids.map((id) => this.build.run.label(id));
+      let kept = 0;
+      for (let room = TRAIL; kept < labels.length && (room -= labels[labels.length - 1 - kept].length + 1) >= 0; ) kept++;
+      return h("span.inside-trail", null, kept < labels.length ? h("span", null, "…") : null, ...labels.slice(labels.length - kept).map((text) => h("span", null, text)));
     }
 
     row(kind, above, token, score, note) {
@@ -459,7 +462,10 @@
       if (found || node === ANCHOR) parts.push(...this.coverageFacts(node, found));
       const heap = build.heap(this.at);
       if (this.at === build.builds - 1 && heap?.length)
-        parts.push(h("p.kicker", null, "The build ends"), h("p", null, `${plural(heap.length, "path")} ${heap.length === 1 ? "stays" : "stay"} on the heap, none likelier than ${share(heap[0].score)}. Next: the verify walk.`));
+        parts.push(
+          h("p.kicker", null, "The build ends"),
+          h("p", null, `${plural(heap.length, "path")} ${heap.length === 1 ? "stays" : "stay"} on the heap, none likelier than ${share(heap[0].score)}. ${build.stopsEarly ? "No further node pays for its verify time. " : ""}Next: the verify walk.`),
+        );
       return parts.filter(Boolean);
     }
 
@@ -591,7 +597,7 @@
         case "not-pushed":
           return [...stop, chosen, ` was ${nth(row.place)} by L and ${row.rank < found.exact ? nth(row.rank) : `below ${nth(found.exact - 1)}`} by score; only the best ${found.pushed} are pushed.`];
         case "not-reached":
-          return [...stop, chosen, ` was on the heap with Σ log p = ${number(score)}, but the budget went to likelier paths (the last at ${number(build.score(last))}).`];
+          return [...stop, chosen, ` was on the heap with Σ log p = ${number(score)}, but ${build.stopsEarly ? "a further node did not pay" : "the budget went to likelier paths"} (the last at ${number(build.score(last))}).`];
         default:
           return kids ? [...stop] : ["The walk ends at a leaf: nothing was drafted after it."];
       }

@@ -615,7 +615,7 @@
         round: run && run.size ? k + 1 : null,
         by: this.comparing ? this.by : null,
         at: this.comparing ? this.at : null,
-        scoring: this.chosen,
+        scoring: this.inside.isOpen ? this.inside.chosen : this.chosen,
         node: node === undefined ? null : node,
         inside: this.inside.isOpen ? this.inside.at : null,
         speed: this.speed,
