@@ -431,7 +431,9 @@ def test_every_control_is_reached_with_the_tab_key(visit: Open, title: str) -> N
     )
     for _ in range(150):  # once round
         page.keyboard.press("Tab")
-        if page.evaluate("() => reached.size > 5 && document.activeElement === reached.values().next().value"):
+        if page.evaluate(
+            "() => reached.size > 5 && document.activeElement === reached.values().next().value"
+        ):
             break
     missed = page.evaluate(
         """() => [...document.querySelectorAll("button, input, select, textarea, a[href], summary, [tabindex]")]
