@@ -46,7 +46,9 @@ class Pair:
     ar_tokens_per_second: float | None = None
     costs: CostModel | None = None  # for cost-aware methods, instead of the stored profile
     calibration: Calibration | None = None  # for the calibrated one, instead of the stored map
-    engines: dict[str, Any] = field(default_factory=dict)  # captured engines, made at first use (gpu/rounds.py)
+    engines: dict[str, Any] = field(
+        default_factory=dict
+    )  # captured engines, made at first use (gpu/rounds.py)
     lock: threading.Lock = field(default_factory=threading.Lock)
     holder: int | None = None  # thread whose run holds the lock
 

@@ -48,7 +48,9 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--method", default="dominotree", help=f"one of {', '.join(METHODS)} (default dominotree)"
     )
     parser.add_argument(
-        "--budget", type=int, help="tree nodes besides the root (default 16); cost-aware methods: at most (256)"
+        "--budget",
+        type=int,
+        help="tree nodes besides the root (default 16); cost-aware methods: at most (256)",
     )
     parser.add_argument(
         "--profile", type=Path, help="cost profile of a cost-aware method (default: this machine's own)"
@@ -116,7 +118,9 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument(
         "runs", nargs="*", type=Path, help="files written by 'dominotree trace' or exported from the page"
     )
-    export.add_argument("--csv", type=Path, metavar="DIR", help="folder for rounds.csv and nodes.csv of one run")
+    export.add_argument(
+        "--csv", type=Path, metavar="DIR", help="folder for rounds.csv and nodes.csv of one run"
+    )
     export.add_argument(
         "--html", type=Path, metavar="FILE", help="one HTML file of a run, or of two side by side"
     )
@@ -189,7 +193,12 @@ def bench_adaptive_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--fit", action="store_true", help="only fit the calibration of the pair's Domino drafter")
     add("--parts", nargs="+", choices=("along", "engine"), default=["along", "engine"], help="default: both")
-    add("--profile", type=Path, nargs="+", help="cost profiles (default: this machine's own, measured if missing)")
+    add(
+        "--profile",
+        type=Path,
+        nargs="+",
+        help="cost profiles (default: this machine's own, measured if missing)",
+    )
     add("--texts", type=int, help="only so many of the 48 texts")
     add("--prompts", type=int, default=6, help="prompts of the engine's runs (default 6)")
     add("--tokens", type=int, default=96, help="new tokens of each (default 96)")

@@ -403,7 +403,9 @@ class Run:
 
     def _close(self, rnd: Round) -> Round:
         """Name the round's tokens and append it to the trace."""
-        self._name_tokens([rnd.anchor, *rnd.committed, *rnd.nodes.token, *(t for v in rnd.visits for t, _ in v.top)])
+        self._name_tokens(
+            [rnd.anchor, *rnd.committed, *rnd.nodes.token, *(t for v in rnd.visits for t, _ in v.top)]
+        )
         self._name_tokens([token for pop in rnd.pops for token in pop.token])
         self.trace.rounds.append(rnd)
         self._watch_acceptance(rnd)

@@ -138,7 +138,9 @@ class StaticScorer(PathBlindScorer):
         self.ids = found.ids
         self.rows: list[Tensor] = []  # scores of a level's candidates, as the builder ranks them
         self.over_m: list[Tensor] = []  # the same rows normalised over the M candidates
-        self.corrected: list[Tensor | None] = []  # L + ΔL of the candidates; None where a level has no correction
+        self.corrected: list[
+            Tensor | None
+        ] = []  # L + ΔL of the candidates; None where a level has no correction
         for level in range(found.block.levels):
             self.rows.append(conditional.log_probs(state, level))
             corrected = conditional.corrected(state, level)

@@ -297,5 +297,7 @@ def test_the_standalone_page_holds_its_data_as_data(found: dict[str, Any]) -> No
     page = benchmarks.standalone(hostile)
     assert "<img src=x" not in page
     assert "arxiv.org/abs/2607.08642" in page and not re.search(r"<script[^>]+src=", page)
-    markup = re.sub(r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL)  # scripts may spell a tag in a string
+    markup = re.sub(
+        r"<script[^>]*>.*?</script>", "", page, flags=re.DOTALL
+    )  # scripts may spell a tag in a string
     assert not re.search(r'<(?:link|img)[^>]+(?:src|href)="', markup)

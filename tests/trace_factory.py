@@ -322,7 +322,9 @@ def _make_round(
         visits.append(tr.Visit(node=node, chosen=committed[depth], top=top))
     pops = []
     if with_pops and scorer is not None and not chain:
-        last = trees["verified"][-1] if len(trees["verified"]) == budget else None  # fills the budget: not expanded
+        last = (
+            trees["verified"][-1] if len(trees["verified"]) == budget else None
+        )  # fills the budget: not expanded
         for popped in [(), *(p for p in trees["verified"] if len(p) < len(drafts.candidates) and p != last)]:
             _, delta, _ = drafts.conditional_row(popped)
             row, level = drafts.row(scorer, popped), drafts.candidates[len(popped)]

@@ -364,8 +364,10 @@ def test_the_toggle_says_what_each_tree_would_have_got(visit: Open) -> None:
         assert [f"holds {n} of the coming tokens" for n in held] == [
             c.removesuffix(" · verified") for c in counts[-3:]
         ]
+    tops = set()
     for scorer in ("conditional", "static", "marginal"):
         page.evaluate(f"() => {{ {player}.scoring('{scorer}'); {player}.flush(); }}")
+        tops.add((page.locator("#explore-player .dp-tree").bounding_box() or {})["y"])
         other = "marginal" if scorer == "conditional" else scorer
         more = tally["conditional"] - tally[other]
         count = f"{abs(more)} {'more' if more > 0 else 'fewer'}" if more else "as many"
@@ -377,7 +379,8 @@ def test_the_toggle_says_what_each_tree_would_have_got(visit: Open) -> None:
         )
         assert f"the {name} tree" in said
         ends = sum(r.counterfactual[other].censored for r in trace.rounds)
-        assert ("the text ends before" in said) == bool(ends)
+        assert ("cut by the end of the text" in said) == bool(ends)
+    assert len(tops) == 1, "the sentence is longer for some trees, but the tree stays where it is"
 
 
 def test_on_a_phone_the_tree_is_above_the_fold_and_nothing_scrolls_sideways(visit: Open) -> None:

@@ -78,7 +78,8 @@
 
     enter(runs) {
       this.runs = runs;
-      this.names = runs[0].title === runs[1].title ? runs.map((r) => `${r.title}${r.settings.budget ? `, ${r.settings.budget}` : ""}`) : runs.map((r) => r.title);
+      const title = (r) => (r.method === "ar" ? "AR" : r.title);
+      this.names = runs[0].title === runs[1].title ? runs.map((r) => `${r.title}${r.settings.budget ? `, ${r.settings.budget}` : ""}`) : runs.map(title);
       if (this.names[0] === this.names[1]) this.names = this.names.map((name, i) => `${name} (${i + 1})`);
       this.modes.hidden = this.summary.hidden = false;
       this.setRacing(false);

@@ -63,7 +63,7 @@
       const facts = [run.pair.target || run.pair.name, run.method === "ar" ? null : run.header.drafter_label || run.pair.drafter];
       if (run.isTree && s.budget) facts.push(`budget ${s.budget}`);
       if (s.temperature !== undefined && s.temperature !== null) facts.push(`temperature ${s.temperature}`);
-      facts.push(run.header.machine, run.header.created ? `recorded ${date(run.header.created)}` : "live");
+      facts.push(run.header.machine, run.header.created ? `${run.own ? "run live" : "recorded"} ${date(run.header.created)}` : "live");
       if (run.partial) facts.push("partial");
       this.text.ended(STOPS[run.summary.stop_reason] || "");
       this.title.dataset.tip = facts.filter(Boolean).join(" · ");
@@ -146,7 +146,7 @@
       const found = run.counterfactual(k, scorer);
       const name = SCORER_TITLES[scorer].toLowerCase();
       const parts = [];
-      if (scorer === run.ownScorer) parts.push(`The ${name} tree is the one this run verified${known.length > 1 ? "; the others grow from the same hidden states" : ""}. `);
+      if (scorer === run.ownScorer) parts.push(`This run verified the ${name} tree${known.length > 1 ? "; the others grow from the same hidden states" : ""}. `);
       else
         parts.push(
           `At this anchor the ${name} tree `,
@@ -158,8 +158,8 @@
       if (other) {
         const more = tally[best] - tally[other];
         const word = more === 0 ? "as many of the coming tokens as" : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} of the coming tokens than`;
-        const cut = run.rounds.filter((_, j) => [best, other].some((s) => run.counterfactual(j, s).censored)).length;
-        const limit = cut ? ` (counted only to the end of the text at ${plural(cut, "anchor")}: the text ends before a path does)` : "";
+        const cut = run.rounds.reduce((sum, _, j) => sum + [best, other].filter((s) => run.counterfactual(j, s).censored).length, 0);
+        const limit = cut ? ` (${plural(cut, "path")} cut by the end of the text)` : "";
         parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree${limit}.`));
       }
       this.holds.replaceChildren(...parts);
