@@ -120,6 +120,11 @@ def test_try_it_does_what_its_buttons_say(visit: Visit, data: dict[str, Any]) ->
             page.wait_for_function("!lessons.state().player.with")
             state = page.evaluate("lessons.state().player")
             assert state["round"] == action["round"] and state["scoring"] == action["scoring"], lesson["id"]
+            if "inside" in action:
+                assert state["inside"] == action["inside"], lesson["id"]
+                page.keyboard.press("Escape")
+                page.wait_for_function("lessons.state().player.inside === null")
+                continue
             assert state["node"] == (action["cycle"][0] if "cycle" in action else action["node"]), lesson[
                 "id"
             ]
@@ -287,7 +292,7 @@ def test_the_page_opens_lessons_when_asked(chromium: Browser, data: dict[str, An
         assert page.text_content(".dl-claim") == text(data["lessons"][0]["claim"])
         shown = (
             page.inner_text("#explore-player .dp-slider-text")
-            if page.locator("#explore-player .dp-slider-text").is_visible()
+            if page.locator("#explore-player .dp-slider-text").first.is_visible()
             else ""
         )
         assert shown == "", "Explore is hidden while the lessons are open"

@@ -228,6 +228,7 @@ def test_a_folded_tree_grows_by_the_counts_of_its_marks(visit_player: Open) -> N
 def test_scoring_toggles_without_a_new_layout(visit_player: Open) -> None:
     page = visit_player(run(nodes=64), size=PROJECTOR)
     press(page, "p")
+    page.wait_for_timeout(500)  # the window's new size has been laid out
     js(page, "window.places = p.panes[0].tree.current.g")
     for _ in range(3):
         press(page, "s")
