@@ -29,7 +29,7 @@ def pair() -> Iterator[Pair]:
     yield loaded
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_every_method_gives_the_tokens_of_ar(pair: Pair, temperature: float) -> None:
     prompt = eval_prompts()[PROMPTS[int(temperature * 2)]]["prompt"]
     common = {"temperature": temperature, "seed": 5, "max_new_tokens": 24}
