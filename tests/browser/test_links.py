@@ -404,6 +404,12 @@ def test_everything_in_present_works_when_the_server_is_killed(chromium: Browser
             page.keyboard.press("p")
             page.keyboard.press("Home")
             at(page, run=first, round=2)
+            every = [run["id"] for group in runs for run in group["runs"]]
+            page.wait_for_function(
+                "(ids) => ids.every((id) => performance.getEntriesByType('resource')"
+                ".some((e) => e.name.includes(id) && e.responseEnd))",
+                arg=every,
+            )
             page.wait_for_load_state("networkidle")
             server.kill()
             server.wait(20)
@@ -448,6 +454,9 @@ def test_everything_in_present_works_when_the_server_is_killed(chromium: Browser
             assert json.loads(box)["width"] == 1440 and json.loads(box)["height"] == 900
             page.keyboard.press("Escape")
             page.wait_for_selector(".dp-toolbar:visible")
+            never = every[-1]  # no stop and no tab has shown it yet
+            page.evaluate("(id) => { location.hash = `run=${id}&round=1`; }", never)
+            at(page, run=never, round=1)
     finally:
         server.kill()
         server.wait(20)

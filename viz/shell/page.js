@@ -68,6 +68,12 @@
     return texts.get(id);
   }
 
+  /** For a talk: every recorded run is here before it is asked for, so that the server may go. One after the other;
+      one that does not come is asked for again, and told of, when it is wanted. */
+  async function fetchAll() {
+    for (const run of config.groups.flatMap((group) => group.runs)) await recordedText(run.id).catch(() => null);
+  }
+
   async function showRecorded(tab, runs) {
     const turn = ++tab.turn;
     try {
@@ -528,6 +534,7 @@
     tab.element = element;
     tab.tell = tell;
     const onEvent = (event, detail) => {
+      if (event === "present" && detail.on) fetchAll();
       // `c` where there is no second run to show: the tab that has one
       if (event === "compare" && detail.on && !detail.runs) openTab("Compare");
       else if (tab.player) DominoLinks.told(tab, event);
