@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dominotree.errors import FileError, PairError
-from dominotree.jsonfile import numbers, read_object, write_object
+from dominotree.jsonfile import numbers, read_as, write_object
 
 SCHEMA = "dominotree.calibration"
 VERSION = 1
@@ -61,11 +61,7 @@ class Calibration:
 
     @classmethod
     def load(cls, path: Path) -> Calibration:
-        value = read_object(path, SCHEMA, VERSION)
-        try:
-            return cls.from_dict(value)
-        except FileError as error:
-            raise FileError(f"{path.name} is no usable calibration: {error}.") from error
+        return read_as(path, SCHEMA, VERSION, "calibration", cls.from_dict)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Calibration:

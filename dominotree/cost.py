@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dominotree.errors import FileError
-from dominotree.jsonfile import numbers, read_object, write_object
+from dominotree.jsonfile import numbers, read_as, write_object
 
 SCHEMA = "dominotree.cost"
 VERSION = 1
@@ -126,11 +126,7 @@ class CostModel:
     @classmethod
     def load(cls, path: Path) -> CostModel:
         """Read a profile; raises FileError unless it is one, monotone and convex, with the hash that it names."""
-        value = read_object(path, SCHEMA, VERSION)
-        try:
-            return cls.from_dict(value)
-        except FileError as error:
-            raise FileError(f"{path.name} is no usable cost profile: {error}.") from error
+        return read_as(path, SCHEMA, VERSION, "cost profile", cls.from_dict)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> CostModel:
@@ -229,7 +225,7 @@ def fit(about: Mapping[str, Any], raw: Sequence[Mapping[str, Any]]) -> CostModel
 
 def profile_path(identity: Mapping[str, Any]) -> Path:
     """Where the profile of this machine, pair, precision and engine lies in the cache."""
-    from dominotree.default_pair import cache_folder
+    from dominotree.folders import cache_folder
 
     key = json.dumps([identity.get(k) for k in IDENTITY])
     names = (identity.get("target"), identity.get("dtype"), identity.get("engine"), identity.get("machine"))

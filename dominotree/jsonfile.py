@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from dominotree.errors import FileError
 
 MAX_BYTES = 8 << 20
+T = TypeVar("T")
 
 
 def read_object(path: Path, schema: str, version: int) -> dict[str, Any]:
@@ -37,6 +39,15 @@ def read_object(path: Path, schema: str, version: int) -> dict[str, Any]:
             f"{path.name} has version {value.get('version')!r}; this program reads 1 to {version}."
         )
     return value
+
+
+def read_as(path: Path, schema: str, version: int, what: str, make: Callable[[Mapping[str, Any]], T]) -> T:
+    """What ``make`` builds from the object in a file; its FileError then names the file and what it should have been."""
+    value = read_object(path, schema, version)
+    try:
+        return make(value)
+    except FileError as error:
+        raise FileError(f"{path.name} is no usable {what}: {error}.") from error
 
 
 def write_object(path: Path, value: dict[str, Any]) -> None:

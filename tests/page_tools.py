@@ -74,10 +74,10 @@ class ScriptedEngine:
         whole.header["settings"] |= settings
         whole.prompt["text"] = prompt
         self.prompts.append(prompt)
-        return _Counted(self, ScriptedRun(whole, cancel, self.seconds, self.fail_at, lambda: self.gate()))  # type: ignore[return-value]
+        return Counted(self, ScriptedRun(whole, cancel, self.seconds, self.fail_at, lambda: self.gate()))  # type: ignore[return-value]
 
 
-class _Counted:
+class Counted:
     def __init__(self, engine: ScriptedEngine, run: ScriptedRun) -> None:
         self.engine, self.run, self.trace = engine, run, run.trace
 

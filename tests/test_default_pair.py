@@ -19,7 +19,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from dominotree import default_pair
+from dominotree import default_pair, folders
 from dominotree.default_pair import BLOCK, ensure, pack, quantise, unpack
 from dominotree.errors import PairError
 from dominotree.tokenizer import Tokenizer
@@ -444,8 +444,8 @@ def test_cache_folder(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(default_pair.sys, "platform", platform)
-    assert default_pair.cache_folder() == Path(expected)
+    monkeypatch.setattr(folders.sys, "platform", platform)
+    assert folders.cache_folder() == Path(expected)
 
 
 # -- eight bits ----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from page_tools import serving, until, write_library
+from page_tools import Counted, serving, until, write_library
 from tiny import tiny_pair
 
 from dominotree import trace as tr
@@ -49,20 +49,7 @@ class TinyEngine:
     def run(self, prompt: str, settings: dict[str, Any], cancel: threading.Event) -> Any:
         self.prompts.append(prompt)
         run = Run(self.pair, prompt, Settings(**settings), record=True, cancel=cancel)
-        return _Watched(self, run)
-
-
-class _Watched:
-    def __init__(self, engine: TinyEngine, run: Run) -> None:
-        self.engine, self.run, self.trace = engine, run, run.trace
-
-    def __iter__(self) -> Iterator[tr.Round]:
-        self.engine.at_once += 1
-        self.engine.most_at_once = max(self.engine.most_at_once, self.engine.at_once)
-        try:
-            yield from self.run
-        finally:
-            self.engine.at_once -= 1
+        return Counted(self, run)
 
 
 async def open_page(client: httpx.AsyncClient) -> list[int]:

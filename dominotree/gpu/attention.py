@@ -6,7 +6,6 @@ queries and keys and writes the rows' K and V behind the committed length. bf16 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from collections.abc import Sequence
@@ -163,12 +162,11 @@ class TreeAttention:
     def launch(
         self, qkv: Tensor, layer: int, q_norm: Tensor | None, k_norm: Tensor | None, positions: Tensor,
         mask: Tensor | None, length: Tensor, out: Tensor,
-        next_weight: Tensor | None = None, next_bytes: int = 0,
     ) -> None:  # fmt: skip
         """qkv bf16 [n, (H + 2G) · d] -> out bf16 [n, H · d]; K and V go to the layer's rows length … length + n − 1.
 
         q_norm, k_norm bf16 [d] (None without q/k norm); positions int64 [n]; mask bool [n, n] (True = may attend) or
-        None for all; length int64 [1]. With ``next_weight`` its first ``next_bytes`` are asked into L2 at the end.
+        None for all; length int64 [1].
         When launches overlap, only ``qkv`` may come from a kernel that lets its successor start early: the cache's
         committed rows, length, positions and mask are read before this kernel's predecessor has ended.
         """
@@ -181,7 +179,7 @@ class TreeAttention:
         self._attend.launch(
             grid, s.threads, qkv, q_norm, k_norm, float(c.rms_norm_eps), *self.tables, positions, length, mask,
             self.cache.k[layer], self.cache.v[layer], self.cache.capacity, out, self.scale,
-            s.room(self.bucket), self.part, self.stat, next_weight, ctypes.c_longlong(next_bytes),
+            s.room(self.bucket), self.part, self.stat,
             smem=self.shared, pdl=self.pdl, cluster=s.splits if s.cluster else 1,
         )  # fmt: skip
         if self._combine is not None:

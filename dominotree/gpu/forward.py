@@ -7,7 +7,6 @@ trained; logits are float32 sums that are not rounded to bf16.
 
 from __future__ import annotations
 
-import ctypes
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -60,8 +59,6 @@ def _launch_rows(
         out,
         squares,
         h.shape[1],
-        None,
-        ctypes.c_longlong(0),
         pdl=pdl,
     )
 

@@ -190,12 +190,12 @@ class Product:
         self._out, self._eps = out, float(eps)
         self._segments = normed.segments if normed else 0
 
-    def __call__(self, next_weight: Tensor | None = None, next_bytes: int = 0) -> None:
-        """Launch; meanwhile the first ``next_bytes`` of ``next_weight`` are asked into L2."""
+    def __call__(self) -> None:
+        """Launch; may be captured."""
         p = self.plan
         self.kernel.launch(
             p.grid, p.threads, *self._maps, self._out, self._normed.squares if self._normed else None,
-            self._segments, self._eps, *self._tail, next_weight, ctypes.c_longlong(next_bytes),
+            self._segments, self._eps, *self._tail,
             smem=p.shared, pdl=self.pdl, cluster=p.c,
         )  # fmt: skip
 

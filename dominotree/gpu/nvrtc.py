@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from dominotree.errors import DominoTreeError
+from dominotree.folders import cache_folder
 
 FOLDER = Path(__file__).resolve().parent / "kernels"
 
@@ -65,14 +66,6 @@ def include_folders() -> tuple[str, ...]:
     return found
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: ``$DOMINOTREE_CACHE`` or the user's cache folder."""
-    root = os.environ.get("DOMINOTREE_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "dominotree"
-    )
-    return Path(root) / "kernels"
-
-
 def compile_source(source: Path, defines: Mapping[str, int | str], arch: str) -> bytes:
     """The binary of one .cu file for an architecture such as "sm_90a"; raises KernelError with the compiler's log."""
     _, nvrtc = bindings()
@@ -85,7 +78,7 @@ def compile_source(source: Path, defines: Mapping[str, int | str], arch: str) ->
     ]  # fmt: skip
     version = check(nvrtc.nvrtcVersion())
     key = hashlib.sha256(b"\0".join([text, locals_, repr((sorted(defines.items()), arch, version)).encode()]))
-    place = cache_folder() / f"{source.stem}-{key.hexdigest()[:20]}.cubin"
+    place = cache_folder() / "kernels" / f"{source.stem}-{key.hexdigest()[:20]}.cubin"
     if place.is_file():
         return place.read_bytes()
     program = check(nvrtc.nvrtcCreateProgram(text, source.name.encode(), 0, [], []))

@@ -20,17 +20,9 @@ from trace_factory import VOCABULARY
 from dominotree import trace as tr
 from viz import player
 from viz.layout import served
+from viz.player.bench import FLAGS
 
 ROOT = Path(__file__).parents[2]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 LOCAL = r"(https?://127\.0\.0\.1[:/]|file:|data:|blob:)"
 #: Words and digits only, as most text has them.
 PLAIN = VOCABULARY[:190]

@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float eps, const float* cosines,
                const float* sines, const long long* positions, const long long* length, const unsigned char* mask,
                bf16* k_cache, bf16* v_cache, int capacity, bf16* out, float scale, int room, float* part_o,
-               float2* part_stat, const void* next, long long next_bytes) {
+               float2* part_stat) {
   extern __shared__ __align__(128) unsigned char shared[];
   const int split = blockIdx.x, g = blockIdx.y, z = blockIdx.z;
   const int tid = threadIdx.x, warp = __shfl_sync(0xffffffffu, tid >> 5, 0), lane = tid & 31;
@@ -391,8 +391,6 @@ tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float ep
       }
     }
   }
-  if (next_bytes > 0 && tid == 0)
-    prefetch_share(next, next_bytes, (z * GROUPS + g) * SPLITS + split, SPLITS * GROUPS * SHARES);
 
   // Send the parts: neighbouring lanes swap halves so that each holds four columns of one row.
 #pragma unroll

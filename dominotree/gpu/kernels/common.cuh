@@ -18,18 +18,6 @@ __device__ __forceinline__ void let_successor_start() {
 #endif
 }
 
-// Ask for this CTA's share of `bytes` at `where` to be brought into L2; costs one instruction. Later kernels read it.
-__device__ __forceinline__ void prefetch_share(const void* where, long long bytes, int cta, int ctas) {
-#if __CUDA_ARCH__ >= 900
-  long long share = ((bytes + ctas - 1) / ctas + 127) / 128 * 128;
-  long long begin = share * cta;
-  if (begin >= bytes) return;
-  long long size = min(share, bytes - begin) / 16 * 16;
-  const char* at = reinterpret_cast<const char*>(where) + begin;
-  if (size > 0) asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"((int)size) : "memory");
-#endif
-}
-
 __device__ __forceinline__ float rounded(float x) { return __bfloat162float(__float2bfloat16(x)); }
 
 __device__ __forceinline__ void mma_16x8x16(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3,

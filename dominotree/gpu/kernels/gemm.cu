@@ -30,7 +30,7 @@
 extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, MIN_CTAS)
 skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, int segments_in, float eps,
        bf16* scaled_out, const bf16* __restrict__ next_norm, float* squares_out, bf16* features, int feature_pitch,
-       int fresh, int n, int N, int K, const void* next, long long next_bytes) {
+       int fresh, int n, int N, int K) {
   extern __shared__ unsigned char dynamic[];
   __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], ready, done;
   __shared__ float scale[NTOK];
@@ -88,7 +88,6 @@ skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, i
         if (++kb == kb_end) kb = kb_begin, tile += stride;
         if (++slot == STAGES) slot = 0, parity ^= 1;
       }
-      if (next_bytes > 0) prefetch_share(next, next_bytes, blockIdx.x, gridDim.x);
     }
 #if C > 1
     __syncwarp();

@@ -9,11 +9,10 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 rows(bf16* h, const long long* ids, const bf16* __restrict__ table, const bf16* __restrict__ weight, float eps,
-     bf16* out, float* squares, int hidden, const void* next, long long next_bytes) {
+     bf16* out, float* squares, int hidden) {
   __shared__ float sums[THREADS / 32];
-  const int row = blockIdx.x, n = gridDim.x, tid = threadIdx.x, vectors = hidden / 8;
+  const int row = blockIdx.x, tid = threadIdx.x, vectors = hidden / 8;
   let_successor_start();
-  if (tid == 0 && next_bytes > 0) prefetch_share(next, next_bytes, row, n);
   wait_for_predecessor();
 
   uint4* mine = reinterpret_cast<uint4*>(h + (size_t)row * hidden);

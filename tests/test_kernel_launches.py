@@ -1,0 +1,75 @@
+"""The forwards' launches on a machine without a GPU: each gives its kernel as many arguments as the source declares."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from dominotree.bench.shapes import drafter_config, random_weights
+from dominotree.drafter import Drafter
+from dominotree.gpu import block, forward, gemm
+from dominotree.gpu.nvrtc import Kernel
+from dominotree.model import ModelConfig
+from dominotree.target import Target
+
+
+def parameters(kernel: Kernel) -> list[str]:
+    """The declared parameters of a kernel's entry, defines left as they are."""
+    source = kernel.source.read_text(encoding="utf-8")
+    found = re.search(rf"\b{kernel.entry}\(([^{{]*)\)\s*{{", source)
+    assert found, f"{kernel.source.name} has no {kernel.entry}"
+    text = re.sub(r"//[^\n]*", "", found[1]).replace(" TRACE_ARG", "")
+    return [p.strip() for p in text.split(",")]
+
+
+def test_every_launch_gives_what_its_kernel_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, int] = {}
+
+    def launch(self: Kernel, grid: Any, threads: int, *args: Any, **options: Any) -> None:
+        wanted = parameters(self)
+        assert len(args) == len(wanted), (self.source.name, self.entry, wanted)
+        for value, parameter in zip(args, wanted, strict=True):
+            if isinstance(value, float):
+                assert parameter.startswith("float "), (self.entry, parameter)
+            elif isinstance(value, torch.Tensor | None):
+                assert "*" in parameter, (self.entry, parameter)
+            elif isinstance(value, int):
+                assert "*" not in parameter and not parameter.startswith("float"), (self.entry, parameter)
+        seen[self.entry] = seen.get(self.entry, 0) + 1
+
+    monkeypatch.setattr(Kernel, "launch", launch)
+    monkeypatch.setattr(Kernel, "most_clusters", lambda *a: 66)
+    for module in (gemm, block):
+        monkeypatch.setattr(module, "tensor_map", lambda *a: torch.zeros(128, dtype=torch.uint8))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda d: SimpleNamespace(multi_processor_count=132)
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *a: (9, 0))
+    monkeypatch.setattr(forward, "unsupported", lambda *a: None)
+
+    config = ModelConfig(512, 128, 2, 4, 2, 64, 256, 1e-6, 1e4, 512, True, True)
+    draft = drafter_config(config, 2)
+    draft = type(draft)(**{**vars(draft), "target_layer_ids": (0, 1), "mask_token_id": 5})
+    cpu, bf16 = torch.device("cpu"), torch.bfloat16
+    target = Target(config, random_weights(Target.weight_shapes(config), cpu, bf16, 0), (0, 1))
+    drafter = Drafter(draft, random_weights(Drafter.weight_shapes(draft), cpu, bf16, 1), target)
+    whole = forward.KernelForward(target, drafter, 17)
+    cache, context = target.new_cache(256), drafter.new_context(256)
+    rows, length = torch.arange(17), torch.tensor([3])
+    logits, features = whole.verify(rows, rows, torch.eye(17, dtype=torch.bool), length, cache, 256)
+    z, base = whole.draft(rows[:1], length, context, 256)
+    whole.extend(features, rows[:17], length, context)
+    whole.commit(cache, rows[:17], length)
+    assert logits.shape == (17, 512) and z.shape == (16, 128) and base.shape == (16, 512)
+    assert seen == {
+        "rows": 3,
+        "skinny": 6,
+        "tree_attention": 4,
+        "block": 4,
+        "context_rows": 1,
+        "commit_rows": 1,
+    }
