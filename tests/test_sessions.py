@@ -177,9 +177,10 @@ def test_a_visitor_that_leaves_frees_place_and_engine(rooms: Any) -> None:
         return seen
 
     async def both() -> list[int]:
-        return await asyncio.gather(rounds_of(gone, 2), rounds_of(last, 2))
+        return await asyncio.gather(rounds_of(gone, 30), rounds_of(last, 2))
 
-    assert asyncio.run(asyncio.wait_for(both(), 20)) == [2, 2]  # the first listener then closed its tab
+    # the second in the queue is given up while the first decodes
+    assert asyncio.run(asyncio.wait_for(both(), 20)) == [30, 2]  # the first listener then closed its tab
     assert gone.state == "cancelled" and never.state == "cancelled"
     assert "never" not in engine.prompts
 

@@ -274,6 +274,47 @@ def test_text_has_contrast(visit: Visit, theme: str) -> None:
 # ---- as a tab of the page
 
 
+def test_a_talk_can_be_given_from_the_lessons_tab(chromium: Browser, data: dict[str, Any]) -> None:
+    lesson = next(x for x in data["lessons"] if any("beside" in action for action in x["actions"]))
+    picture = lesson["picture"]
+    player = "DominoLinks.parts.lessons.player"
+    library = Library()
+    with serving(library, ScriptedEngine(state="off")) as (address, _), chromium.new_context() as context:
+        page = context.new_page()
+        page.goto(f"{address}#lesson={lesson['id']}&present=1")
+        page.wait_for_selector("html.dp-present-page .dl .dp-presenting", timeout=30_000)
+        page.wait_for_selector(".dl-picture:not([aria-busy]) .dp-plot svg text")
+        assert f"Round {picture['round']} of" in page.inner_text(".dl .dp-present-head")
+        page.keyboard.press("q")  # the view on the screen, which Explore can show
+        link = page.inner_text(".dl .dp-present-link")
+        assert (
+            f"run={picture['run']}" in link and f"round={picture['round']}" in link and "lesson" not in link
+        )
+        page.keyboard.press("q")
+        page.keyboard.press("c")
+        beside = next(action["beside"] for action in lesson["actions"] if "beside" in action)
+        page.wait_for_function(f"with_ => {player}.state().with === with_", arg=beside)
+        page.keyboard.press("q")
+        assert f"with={beside}" in page.inner_text(".dl .dp-present-link")
+        assert "tab=compare" in page.inner_text(".dl .dp-present-link")
+        page.keyboard.press("Escape")
+        other = next(
+            run["id"] for group in library.menu() for run in group["runs"] if run["id"] not in data["runs"]
+        )
+        page.evaluate(
+            "id => DominoPlayer.stops.replace([{run: id, round: 2, note: ''}])", other
+        )  # a stop may show any run of the page
+        page.keyboard.press("Home")
+        page.wait_for_function(
+            f"id => {player}.state().run === id && {player}.state().round === 2", arg=other
+        )
+        page.keyboard.press("Escape")
+        page.wait_for_function("!location.hash.includes('present')")
+        assert f"lesson={lesson['id']}" in page.url
+        page.get_by_role("button", name="Back to the lesson’s round").click()
+        page.wait_for_function(f"id => {player}.state().run === id", arg=picture["run"])
+
+
 def test_the_page_opens_lessons_when_asked(chromium: Browser, data: dict[str, Any]) -> None:
     with (
         serving(Library(), ScriptedEngine(state="off")) as (page_address, _),

@@ -38,7 +38,7 @@ def random_view(rng: random.Random) -> dict[str, Any]:
         "run": f"{rng.getrandbits(64):016x}",
         "with": f"{rng.getrandbits(64):016x}",
         "round": rng.randint(1, 400),
-        "by": rng.choice(["round", "position"]),
+        "by": rng.choice(["round", "position", "race"]),
         "at": rng.randint(0, 900),
         "scoring": rng.choice(tr.SCORERS),
         "node": rng.randint(-2, 1023),
@@ -238,6 +238,33 @@ def test_a_link_opens_a_pair_with_its_way_of_stepping(visit: Any, library: Libra
     page.keyboard.press("ArrowRight")
     says(page, "round=2")
     assert "by=" not in page.evaluate("location.hash")
+    page.evaluate(
+        "(hash) => { location.hash = hash; }", f"tab=compare&run={left}&with={right}&by=position&at=5"
+    )
+    at(page, "compare", by="position", at=5)
+    page.evaluate("(hash) => { location.hash = hash; }", f"tab=compare&run={left}&with={right}&round=4")
+    at(page, "compare", by="round", at=3)
+
+
+def test_a_link_opens_a_race_where_it_stood(visit: Any, library: Library) -> None:
+    left, right = id_of(library, 1, "dominotree"), id_of(library, 1, "ddtree")
+    page = visit(f"#tab=compare&run={left}&with={right}&by=race&at=700")
+    at(page, "compare", run=left, by="race", at=700, **{"with": right})
+    expect(page.locator(".dp-race:visible .dp-slider-text")).to_have_count(0)  # its clock is in the toolbar
+    expect(page.locator(".dp-race-seek:visible .dp-slider-text")).to_contain_text("0.70 /")
+    assert not page.evaluate("DominoPage.inside.tabs.compare.player.isPlaying")
+    page.keyboard.press("End")
+    most = page.evaluate("Math.round(DominoPage.inside.tabs.compare.player.comparison.race.most)")
+    says(page, "by=race", f"at={most}")
+    stop = page.evaluate("DominoPage.inside.tabs.compare.player.presenter.stop()")
+    assert stop["round"] >= 1 and stop["by"] is None  # a talk has rounds
+    page.evaluate(
+        "(hash) => { location.hash = hash; }", f"tab=compare&run={left}&with={right}&by=race&at=999999999"
+    )
+    at(page, "compare", by="race", at=most)
+    page.evaluate("(hash) => { location.hash = hash; }", f"tab=compare&run={left}&with={right}&round=2")
+    at(page, "compare", by="round", at=1)
+    expect(page.locator(".dp-race:visible")).to_have_count(0)
 
 
 def test_benchmark_filters_are_in_the_link(visit: Any) -> None:

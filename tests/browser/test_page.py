@@ -350,6 +350,7 @@ def test_S01_two_visitors_at_once_see_only_their_own_run(visit: Any) -> None:
         assert trace.prompt["text"] == f"prompt {name}"
         texts[name] = trace.run_id
     assert texts["alpha"] != texts["beta"]
+    pages["beta"].wait_for_function("(id) => location.hash.includes(id)", arg=texts["beta"])
     pages["beta"].reload()  # a reload finds one's own run again, another visitor none
     pages["beta"].wait_for_function(
         "(id) => DominoPage.state('explore').player?.run === id", arg=texts["beta"]

@@ -396,7 +396,9 @@ def test_the_notes_follow_keep_time_and_hand_keys_back(
     page.reload()  # the notes keep their time and find the main window again
     if place == "http":
         show(page, trace)
-    press(page, "p", "Home")
+        press(page, "p")
+    page.wait_for_selector("html.dp-present-page")  # a file goes on with its talk by itself
+    press(page, "Home")
     expect(notes.locator("#place")).to_have_text("Stop 1 of 3")
     assert notes.inner_text("#elapsed") == "0:01"
     notes.click("#reset")

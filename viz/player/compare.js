@@ -127,7 +127,9 @@
 
     /** The race moved, started or stopped: the transport follows. */
     moved() {
-      if (this.racing) this.player.showControls();
+      if (!this.racing) return;
+      this.player.showControls();
+      if (!this.race.running) this.player.writeHash();
     }
 
     // ---- what the player asks ---------------------------------------------------------------------------

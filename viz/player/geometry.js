@@ -61,9 +61,9 @@
   function share(wants, spine, room) {
     const least = wants.map((w) => Math.min(w, LEAST));
     const total = (widths) => widths.reduce((a, b) => a + b, 0);
-    for (const most of [130, 100, 76]) {
+    for (const most of [130, 100, 76, 56, LEAST]) {
       const floor = least.map((w, d) => Math.max(w, Math.min(spine[d], most)));
-      if (total(floor) > 1.12 * room && most > 76) continue;
+      if (total(floor) > room && most > LEAST) continue;
       const at = (cap) => wants.map((w, d) => Math.max(floor[d], Math.min(w, cap)));
       let [low, high] = [LEAST, Math.max(LEAST, ...wants)];
       if (total(at(high)) <= room) return wants;

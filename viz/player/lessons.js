@@ -35,7 +35,7 @@ window.DominoLessons = (() => {
   }
 
   class Lessons {
-    constructor(element, { data, run, theme = "auto", hash = true }) {
+    constructor(element, { data, run, library = {}, onEvent = () => {}, theme = "auto", hash = true }) {
       this.lessons = data.lessons;
       this.order = data.runs;
       this.ask = run;
@@ -57,15 +57,30 @@ window.DominoLessons = (() => {
       this.player = DominoPlayer.mount(this.stage, {
         theme,
         downloads: false,
-        onEvent: (name, detail) => name === "compare" && detail.on && !detail.runs && this.besideByKey(),
+        library: { ...library, run: (id) => (this.order.includes(id) || !library.run ? this.trace(id) : library.run(id)), partner: (shown) => this.partner(shown.id) || library.partner?.(shown) || null },
+        onEvent: (name, detail) => {
+          if (name === "compare" && detail.on && !detail.runs) this.besideByKey();
+          onEvent(name, detail);
+        },
       });
       this.media = matchMedia("(prefers-color-scheme: dark)");
       this.onMedia = () => this.theme(this.themeName);
       this.media.addEventListener("change", this.onMedia);
       this.theme(theme);
-      this.onHash = () => this.asked() >= 0 && this.asked() !== this.at && this.show(this.asked());
+      this.onHash = () => this.asked() >= 0 && this.asked() !== this.at && this.show(this.asked()).then(() => this.talk());
       addEventListener("hashchange", this.onHash);
-      this.show(Math.max(0, this.asked() >= 0 ? this.asked() : this.index(kept.at)), { quiet: this.asked() < 0 });
+      this.show(Math.max(0, this.asked() >= 0 ? this.asked() : this.index(kept.at)), { quiet: this.asked() < 0 }).then(() => this.talk());
+    }
+
+    /** Present, if the address asks for it. */
+    talk() {
+      if (this.asked() >= 0 && DominoPlayer.address.view.present) this.player.presenter.enter();
+    }
+
+    /** The run that this lesson puts beside the one it shows; null if there is none. */
+    partner(id) {
+      const { picture, actions } = this.lesson;
+      return (id === picture.run && actions.find(({ beside }) => beside)?.beside) || null;
     }
 
     index(id) {
@@ -361,17 +376,17 @@ window.DominoLessons = (() => {
 
   const mount = (element, options) => new Lessons(element, options);
 
-  async function open(element, { styles, data, run }) {
+  async function open(element, { styles, data, run, ...more }) {
     try {
       const [found] = await Promise.all([fetched(data), style(styles)]);
       const theme = () => (document.body.classList.contains("dark") ? "dark" : "light");
-      const lessons = mount(element, { data: found, run, theme: theme() });
+      const lessons = mount(element, { ...more, data: found, run, theme: theme() });
       new MutationObserver(() => lessons.theme(theme())).observe(document.body, { attributeFilter: ["class"] });
       return lessons;
     } catch (error) {
       const text = error instanceof TypeError ? "The server does not answer: check that it is still running." : error.message;
       element.replaceChildren(
-        el("p", { role: "alert", style: "padding: 24px 20px" }, `${text} `, el("button", { type: "button", onclick: () => open(element, { styles, data, run }) }, "Try again")),
+        el("p", { role: "alert", style: "padding: 24px 20px" }, `${text} `, el("button", { type: "button", onclick: () => open(element, { styles, data, run, ...more }) }, "Try again")),
       );
       return null;
     }

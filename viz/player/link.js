@@ -30,7 +30,7 @@
     run: matching(/^[A-Za-z0-9_-]{1,64}$/),
     with: matching(/^[A-Za-z0-9_-]{1,64}$/),
     round: whole(1, 1e6),
-    by: matching(/^(round|position)$/),
+    by: matching(/^(round|position|race)$/),
     at: whole(0, 1e7),
     scoring: (text) => (SCORERS.includes(text) ? text : null),
     node: whole(-2, 1e6),

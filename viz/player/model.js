@@ -196,11 +196,13 @@
 
     /** Σ over the anchors of the coming tokens held, by scorer; null while one is unknown. */
     tally() {
+      if (this.tallied) return this.tallied;
       const sums = {};
       for (const s of SCORERS) {
         const known = this.rounds.map((_, k) => this.counterfactual(k, s));
-        if (this.size && known.every(Boolean)) sums[s] = known.reduce((sum, c) => sum + c.accepted, 0);
+        if (this.size && known.every(Boolean)) sums[s] = { accepted: known.reduce((sum, c) => sum + c.accepted, 0), cut: known.filter((c) => c.censored).length };
       }
+      if (this.summary.rounds !== undefined) this.tallied = sums; // the run has ended
       return sums;
     }
   }

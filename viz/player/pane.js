@@ -143,6 +143,13 @@
         this.holds.textContent = run.method === "ar" ? "" : run.isTree ? "" : "A chain: one drafted token a level, nothing to choose between.";
         return;
       }
+      // All sentences in one cell, the others unseen, so that the tree below stays where it is.
+      this.holds.replaceChildren(...known.map((s) => h(s === scorer ? "span.hold" : "span.hold.unseen", s === scorer ? null : { "aria-hidden": "true" }, ...this.sentence(s, known))));
+    }
+
+    /** What a scorer's tree would have got accepted, here and over the run. */
+    sentence(scorer, known) {
+      const { run, k } = this;
       const found = run.counterfactual(k, scorer);
       const name = SCORER_TITLES[scorer].toLowerCase();
       const parts = [];
@@ -156,13 +163,13 @@
       const tally = run.tally();
       const [best, other] = pairOf(run, scorer, tally);
       if (other) {
-        const more = tally[best] - tally[other];
+        const more = tally[best].accepted - tally[other].accepted;
         const word = more === 0 ? "as many of the coming tokens as" : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} of the coming tokens than`;
-        const cut = run.rounds.reduce((sum, _, j) => sum + [best, other].filter((s) => run.counterfactual(j, s).censored).length, 0);
+        const cut = tally[best].cut + tally[other].cut;
         const limit = cut ? ` (${plural(cut, "path")} cut by the end of the text)` : "";
         parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree${limit}.`));
       }
-      this.holds.replaceChildren(...parts);
+      return parts;
     }
 
     clear(note) {

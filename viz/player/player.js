@@ -606,15 +606,16 @@
       this.onEvent(name, detail);
     }
 
-    /** Where the player stands, as plain data: {run, with, round, by, at, scoring, node, inside, speed}. */
+    /** Where the player stands, as plain data: {run, with, round, by, at, scoring, node, inside, speed}. `at`: round (0 …),
+        by text position the step (0 …), in a race the ms on the recorded clock. */
     state() {
       const { run, k, node } = this.panes[0];
       return {
         run: run ? run.id : null,
         with: this.comparing ? this.pair[1].id : null,
         round: run && run.size ? k + 1 : null,
-        by: this.comparing ? this.by : null,
-        at: this.comparing ? this.at : null,
+        by: this.comparing ? (this.comparison.racing ? "race" : this.by) : null,
+        at: this.comparing ? (this.comparison.racing ? Math.round(this.comparison.race.t) : this.at) : null,
         scoring: this.inside.isOpen ? this.inside.chosen : this.chosen,
         node: node === undefined ? null : node,
         inside: this.inside.isOpen ? this.inside.at : null,
@@ -627,8 +628,11 @@
     setState({ round, scoring, node, speed, by, at, inside } = {}) {
       if (speed) this.setSpeed(speed);
       if (scoring !== undefined) this.scoring(scoring);
-      if (by) this.stepBy(by);
-      if (this.comparing && at !== undefined && at !== null) this.seek(at);
+      if (by === "race") this.comparison.setRacing(true);
+      else if (by && this.comparing) this.comparison.choose(by);
+      const somewhere = this.comparing && at !== undefined && at !== null;
+      if (somewhere && this.comparison.racing) this.comparison.race.seek(at);
+      else if (somewhere && by !== "race") this.seek(at);
       else if (round) this.goto(round);
       if (node !== undefined && this.run && this.run.size) {
         const valid = node === ANCHOR || node === BONUS || (node >= 0 && node < this.run.rounds[this.at].nodes.token.length);
@@ -643,10 +647,12 @@
     /** The address follows, at most four times a second: browsers refuse more. */
     writeHash() {
       if (!this.hash || this.hashTimer) return;
+      const due = Math.max(20, (this.hashWritten ?? 0) + 250 - performance.now());
       this.hashTimer = setTimeout(() => {
         this.hashTimer = null;
+        this.hashWritten = performance.now();
         this.writeHashNow();
-      }, 250);
+      }, due);
     }
 
     writeHashNow() {
@@ -671,7 +677,9 @@
   /** What an address hash asks for, in the form that setState() takes; {} if nothing. */
   DP.readHash = function (hash = location.hash) {
     const view = DP.link.decode(hash);
-    if (view.with && view.by !== "position" && view.round) view.at = view.round - 1;
+    if (!view.with) return view;
+    view.by ??= "round";
+    if (view.by === "round" && view.round) view.at = view.round - 1;
     return view;
   };
 

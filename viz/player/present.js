@@ -373,8 +373,8 @@
     /** The player's state as a view (see link.js). */
     view() {
       const { run, with: beside, round, by, at, scoring, node } = this.player.state();
-      const position = by === "position";
-      return { run, with: beside, round: position ? null : beside ? at + 1 : round, by: position ? by : null, at: position ? at : null, scoring, node };
+      const elsewhere = by === "position" || by === "race"; // than at a round
+      return { run, with: beside, round: elsewhere ? null : beside ? at + 1 : round, by: elsewhere ? by : null, at: elsewhere ? at : null, scoring, node };
     }
 
     step(by) {
@@ -529,9 +529,12 @@
       return covered.length > 0;
     }
 
-    /** The link of this view: the audience sees what is on the screen, not the speaker's notes. */
+    /** The link of this view: the audience sees what is on the screen, not the speaker's notes. A player without a tab of
+        its own (a lesson's) has its views in Explore or Compare. */
     link() {
-      const hash = DP.link.encode({ ...this.view(), tab: DP.address.view.tab });
+      const view = this.view();
+      const { hash: tab } = this.player;
+      const hash = DP.link.encode({ ...view, tab: typeof tab === "string" ? tab : view.with && this.library.link ? "compare" : null });
       return this.library.link ? this.library.link(hash) : location.href.replace(/#.*$/, "") + hash;
     }
 
@@ -607,14 +610,23 @@
       };
       const runs = [stop.run, stop.with].filter(Boolean).map((id) => title(id) || `run ${id.slice(0, 8)}`);
       const first = stop.title && !title(stop.run) ? stop.title : runs.join(" beside ");
-      const place = stop.by === "position" ? `text position ${stop.at + 1}` : `round ${stop.round ?? 1}`;
+      const place = stop.by === "position" ? this.tokenOf(stop) : `round ${stop.round ?? 1}`;
       return [first, place, stop.scoring ? SCORER_TITLES[stop.scoring].toLowerCase() : ""].filter(Boolean).join(", ");
+    }
+
+    /** "token 41": where in the text a stop by text position stands; its step while one of its runs is not here. */
+    tokenOf({ run, with: beside, at }) {
+      const starts = [run, beside].map((id) => this.have(id)?.starts);
+      if (!starts.every(Boolean)) return `text position ${at + 1}`;
+      const steps = [...new Set(starts.flat())].sort((a, b) => a - b);
+      return `token ${steps[Math.min(at, steps.length - 1)] + 1}`;
     }
 
     /** The view on the screen as a stop; null while there is none or it has no name yet (a live run). */
     stop() {
       const view = this.view();
       if (!view.run || !this.player.run.size) return null;
+      if (view.by === "race") Object.assign(view, { by: null, at: null, round: this.player.comparison.race.rounds[0] + 1 }); // a talk has rounds
       const { node, ...rest } = view;
       return { ...rest, ...(node === null || node === undefined ? {} : { node }), title: [view.run, view.with].filter(Boolean).map((id) => nameOf(this.have(id))).join(" beside "), note: "" };
     }

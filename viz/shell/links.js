@@ -312,5 +312,5 @@ window.DominoLinks = (() => {
     }
   });
 
-  return { library, mounted, opened, told, imported, onScreen, tracesOf, keep, following, gone };
+  return { parts, library, mounted, opened, told, imported, onScreen, tracesOf, keep, following, gone };
 })();

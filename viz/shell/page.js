@@ -566,7 +566,9 @@
     }
     const files = { styles: address(`${folder}${name}.css`), data: address(`${name}.json`) };
     const run = async (id) => JSON.parse(await recordedText(id));
-    DominoLinks.opened(name, name === "lessons" ? DominoLessons.open(place, { ...files, run }) : DominoBenchmarks.open(place, files));
+    const onEvent = (event, detail) => event === "present" && detail.on && fetchAll();
+    const lessons = () => DominoLessons.open(place, { ...files, run, library: DominoLinks.library(), onEvent });
+    DominoLinks.opened(name, name === "lessons" ? lessons() : DominoBenchmarks.open(place, files));
   }
 
   function mountStatus(name, element) {
