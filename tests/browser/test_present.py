@@ -397,7 +397,9 @@ def test_the_notes_follow_keep_time_and_hand_keys_back(
     if place == "http":
         show(page, trace)
         press(page, "p")
-    page.wait_for_selector("html.dp-present-page")  # a file goes on with its talk by itself
+    page.wait_for_function(
+        "document.documentElement.classList.contains('dp-present-page')"
+    )  # a file goes on with its talk by itself
     press(page, "Home")
     expect(notes.locator("#place")).to_have_text("Stop 1 of 3")
     assert notes.inner_text("#elapsed") == "0:01"
