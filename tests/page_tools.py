@@ -62,6 +62,7 @@ class ScriptedEngine:
         self.fail_at: int | None = None
         self.refusal = ""
         self.prompts: list[str] = []
+        self.settings: list[dict[str, Any]] = []
         self.at_once = 0
         self.most_at_once = 0
         self.gate: Callable[[], None] = lambda: None
@@ -74,6 +75,7 @@ class ScriptedEngine:
         whole.header["settings"] |= settings
         whole.prompt["text"] = prompt
         self.prompts.append(prompt)
+        self.settings.append(settings)
         return Counted(self, ScriptedRun(whole, cancel, self.seconds, self.fail_at, lambda: self.gate()))  # type: ignore[return-value]
 
 

@@ -27,6 +27,7 @@ METHODS: dict[str, tuple[str | None, str | None, str | None, bool]] = {
     "marginal": ("marginal", "reference", "Domino base logits", False),
     "static": ("static", "reference", None, False),
     "dominotree": ("conditional", "reference", None, False),
+    "condadaptive": ("conditional", "reference", None, False),
 }
 
 #: Tokens that have broken a CSV, a label, a page or a reader somewhere (faults.md U11, U12, U17, S10).

@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from dominotree.errors import DominoTreeError
+from dominotree.methods import METHODS
 from viz import player
 from viz.library import Library
 from viz.quick_gradio import gr
@@ -115,14 +116,16 @@ def _run_handler(sessions: Sessions) -> Callable[..., str]:
 
 
 def _compare_handler(sessions: Sessions) -> Callable[..., str]:
-    """The handler of Run both in Compare."""
+    """The handler of Run both in Compare. Budget is that of both; a method that decides round by round has its own cap."""
 
     def compare(
         left: Any, right: Any, prompt: Any, budget: Any, top_m: Any, heat: Any, seed: Any, new: Any,
         request: gr.Request,
     ) -> str:  # fmt: skip
         sides = [_split(side) for side in (left, right)]
-        budgets = [own or budget for _, own in sides]
+        budgets = [
+            own or (METHODS[m].budget if m in METHODS and METHODS[m].adaptive else budget) for m, own in sides
+        ]
         return _ticket(
             sessions, [m for m, _ in sides], prompt, (budget, top_m, heat, seed, new), request, budgets
         )
@@ -253,6 +256,8 @@ def _explore(library: Library, sessions: Sessions) -> None:
     run.input(None, [run], None, js="(r) => { DominoPage.pickRun('explore', r); }")
     player.submit(None, None, [group, run, live["prompt"]], js="() => DominoPage.menu('explore')")
     live["more"].click(None, js="() => { DominoPage.toggleSettings('explore'); }")
+    budget = live["numbers"][0]
+    live["method"].input(None, [live["method"], budget], [budget], js="(m, b) => DominoPage.budgetFor(m, b)")
     gr.on(
         [live["run"].click, live["prompt"].submit],
         _run_handler(sessions),
@@ -391,6 +396,7 @@ def head(
         "version": version,
         "groups": groups,
         "compared": COMPARED,
+        "budgets": {name: METHODS[name].budget for name in LIVE_METHODS},
         "comparedGroup": (compared_group(groups) or {}).get("key"),
         "methods": variants(groups),
         "live": sessions.engine.state != "off",

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from helpers import visitors
 from page_tools import ScriptedEngine, serving, until, write_library
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from trace_factory import make_trace
@@ -335,6 +335,33 @@ def test_bad_settings_get_a_sentence_and_keep_what_is_shown(visit: Any) -> None:
     ask(page, "   ")
     page.wait_for_function("DominoPage.state('explore').message[0].startsWith('The prompt is empty')")
     assert page.locator(".toast-body").count() == 0
+
+
+def test_the_budget_shown_is_the_usual_one_of_the_method_until_another_is_typed(visit: Any) -> None:
+    page = visit()
+    page.click("#explore-more")
+    budget = page.locator("#explore-settings").get_by_label("Budget")
+    expect(budget).to_have_value("16")
+    choose(page, "explore-method", "CondAdaptive")
+    expect(budget).to_have_value("256")
+    choose(page, "explore-method", "DDTree")
+    expect(budget).to_have_value("16")
+    budget.fill("40")
+    choose(page, "explore-method", "CaDDTree")
+    page.wait_for_timeout(300)
+    expect(budget).to_have_value("40")
+
+
+def test_in_compare_a_method_that_decides_round_by_round_has_its_own_cap(
+    visit: Any, engine: ScriptedEngine
+) -> None:
+    page = visit()
+    page.get_by_role("tab", name="Compare").click()
+    page.wait_for_selector("#compare-player .dp:not(.dp-is-empty)")
+    choose(page, "compare-right", "CondAdaptive")
+    ask(page, "both", "compare")
+    wait_over(page, "compare")
+    assert [settings["budget"] for settings in engine.settings[-2:]] == [16, 256]
 
 
 def test_S01_two_visitors_at_once_see_only_their_own_run(visit: Any) -> None:

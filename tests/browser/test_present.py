@@ -371,6 +371,7 @@ def test_the_notes_follow_keep_time_and_hand_keys_back(
         path = tmp_path / "run.html"
         path.write_text(standalone(json.loads(tr.to_json(served(tr.finish(trace))))), encoding="utf-8")
         page.goto(path.as_uri())
+        page.wait_for_function("p.run")
     page.evaluate(
         """() => DominoPlayer.stops.replace([1, 3, 5].map((round) => ({run: p.run.id, round, note: `say ${round}`})))"""
     )

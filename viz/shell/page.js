@@ -521,6 +521,14 @@
       button.addEventListener("click", () => opened(tab, button.dataset.opens, button.getAttribute("aria-expanded") !== "true"));
   }
 
+  let usual = config.budgets?.dominotree;
+  /** The budget to show once this method was chosen: its usual one, unless the visitor has typed another. */
+  function budgetFor(method, budget) {
+    const before = usual;
+    usual = config.budgets[method] ?? before;
+    return update(Number(budget) === before ? { value: usual } : {});
+  }
+
   function toggleSettings(name) {
     const tab = tabs[name];
     const open = part(tab, "settings").classList.toggle("dt-open");
@@ -636,7 +644,7 @@
 
   window.DominoPage = {
     mount, mountStatus, mountHeader, mountPhone, ticket, starting, stop, menu, pickGroup, pickRun, pickPair,
-    download, chooseImport, takeImport, toggleSettings, openPart,
+    download, chooseImport, takeImport, toggleSettings, openPart, budgetFor,
     inside: { tabs, config, address, recordedText, show, hint, pickRun, pickPair, chooseImport, openTab, lost, setTheme, follow }, // for links.js
     state: (name) => ({ shown: tabs[name].shown, message: tabs[name].message, live: tabs[name].live, player: tabs[name].player?.state() }),
   };
