@@ -399,7 +399,7 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--texts", type=Path, help="fixed evaluation texts for the final table")
     c = commands.add_parser("plot", help="draw a training log (loss, accuracy by depth, τ) as an HTML page")
     c.set_defaults(run=command_plot)
-    c.add_argument("log", type=Path, nargs="+", help="log.jsonl files")
+    c.add_argument("log", type=Path, nargs="+", help="log.jsonl files, gzipped or not")
     c.add_argument("--out", type=Path, required=True)
     c = add("evaluate", command_evaluate, "accepted length by method along fixed texts")
     c.add_argument("--drafter", type=Path, required=True)

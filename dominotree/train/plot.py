@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 
 def read_log(path: Path) -> tuple[list[dict], list[dict]]:
-    """(training entries, evaluation entries) of a ``log.jsonl``."""
-    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    """(training entries, evaluation entries) of a ``log.jsonl``, gzipped or not."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as log:
+        entries = [json.loads(line) for line in log if line.strip()]
     return [e for e in entries if "base_loss" in e], [e for e in entries if "evaluation" in e]
 
 
