@@ -14,7 +14,14 @@ import pytest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """GPU tests are skipped, by name and with the reason, where there is no CUDA device."""
+    """Tests against the clock get a second try; GPU tests are skipped, with the reason, where there is no CUDA device.
+
+    A real browser and a queue with time limits on two shared cores miss a limit now and then. What needed its second
+    try is listed as RERUN in the summary.
+    """
+    for item in items:
+        if "browser" in item.keywords or item.path.name in ("test_load.py", "test_sessions.py"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if not any("gpu" in item.keywords for item in items):
         return
     import torch
