@@ -285,6 +285,9 @@ def test_a_talk_can_be_given_from_the_lessons_tab(chromium: Browser, data: dict[
         page.wait_for_selector("html.dp-present-page .dl .dp-presenting", timeout=30_000)
         page.wait_for_selector(".dl-picture:not([aria-busy]) .dp-plot svg text")
         assert f"Round {picture['round']} of" in page.inner_text(".dl .dp-present-head")
+        assert page.is_visible(".dl .dp-output"), (
+            "what was written is on the screen, whatever the lesson shows"
+        )
         page.keyboard.press("q")  # the view on the screen, which Explore can show
         link = page.inner_text(".dl .dp-present-link")
         assert (
