@@ -218,6 +218,7 @@ def test_imports_are_read_and_laid_out_by_the_browser(visit: Open, tmp_path: Pat
     chooser.value.set_files(bad)
     says(page, "bad.json cannot be read: it is not a trace")
     assert state(page)["player"]["run"] == trace.run_id
+    page.wait_for_function("(id) => location.hash.includes(id)", arg=trace.run_id)
     page.reload()
     page.wait_for_function("(id) => DominoPage.state('explore').player?.run === id", arg=trace.run_id)
 
