@@ -1,4 +1,4 @@
-"""How long a build takes on a GPU: reference, graph and fused builders at the released shapes with random weights.
+"""How long a build takes on a GPU: reference, graph, fused and frontier builders at the released shapes, random weights.
 
 A build is everything from base logits to a tree that is ready for the verify: top-M, correction, ids, positions, mask.
 The root's GRU state belongs to the draft. Base logits have standard deviation 8 and bfloat16 values (about half of a
@@ -24,7 +24,7 @@ from dominotree.scorers import Candidates, ConditionalScorer
 from dominotree.tree import DraftTree
 
 BUDGETS = (16, 32, 64, 128)
-BUILDERS = ("reference", "graph", "fused", "fused-float32")
+BUILDERS = ("reference", "graph", "fused", "fused-float32", "frontier", "frontier-float32")
 TOP_M, CHILDREN = 64, 8
 FLUSH = 256 * 2**20  # bytes written before a cold build; more than any L2
 
@@ -65,10 +65,11 @@ def build_times(
     name: str, budgets: Sequence[int] = BUDGETS, inputs: int = 12, builders: Sequence[str] = BUILDERS,
     repeats: int = 5,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Rows with model, what ("build-fused" …), budget, ms (median), mean_depth (of the trees), and for fused ms_warm.
+    """Rows with model, what ("build-fused" …), budget, ms (median), mean_depth (of the trees), and often ms_warm.
 
-    ``ms`` of the fused builder is with a cold L2 except for the base logits, which the LM head has just written, as in
-    a round; ``ms_warm`` is replayed back to back. Host builders are timed until ids, positions and mask are on the GPU.
+    Fused and frontier builds are captured as one CUDA graph each. Their ``ms`` is with a cold L2 except for the base
+    logits, which the LM head has just written, as in a round; ``ms_warm`` is replayed back to back. Host builders are
+    timed until ids, positions and mask are on the GPU.
     """
     drafts = Drafts(name)
     blocks = [drafts.block() for _ in range(inputs)]
@@ -94,10 +95,11 @@ def build_times(
 
             graph = GraphBuilder(drafts.head, drafts.table, drafts.config.levels, budget, CHILDREN, TOP_M)
             note("build-graph", budget, *_host_times(drafts, blocks[: max(2, inputs // 2)], graph.build))
-        for what, precision in (("build-fused", "half"), ("build-fused-float32", "float32")):
-            if what.removeprefix("build-") in builders:
-                cold, warm, depths = _fused_times(drafts, blocks, budget, precision, repeats)
-                note(what, budget, cold, depths, ms_warm=statistics.median(warm))
+        for what in ("fused", "fused-float32", "frontier", "frontier-float32"):
+            if what in builders:
+                builder = _device_builder(drafts, what, budget)
+                cold, warm, depths = _device_times(drafts, blocks, builder, repeats)
+                note(f"build-{what}", budget, cold, depths, ms_warm=statistics.median(warm))
     return rows
 
 
@@ -118,15 +120,23 @@ def _host_times(
     return times[1:], depths[1:]
 
 
-def _fused_times(
-    drafts: Drafts, blocks: Sequence[DraftBlock], budget: int, precision: str, repeats: int
-) -> tuple[list[float], list[float], list[int]]:
+def _device_builder(drafts: Drafts, what: str, budget: int) -> Any:
+    """The builder of a row without a host in the loop: "fused" or "frontier", "-float32" or else half products."""
+    from dominotree.gpu.frontier import FrontierBuilder
     from dominotree.gpu.fused import FusedBuilder
 
-    builder = FusedBuilder(
-        scorer="conditional", levels=drafts.config.levels, vocab=drafts.vocab, budget=budget, children=CHILDREN,
-        top_m=TOP_M, head=drafts.head, embedding=drafts.table, precision=precision,
-    )  # fmt: skip
+    common: dict[str, Any] = {
+        "head": drafts.head, "embedding": drafts.table, "levels": drafts.config.levels, "budget": budget,
+        "children": CHILDREN, "top_m": TOP_M, "precision": "float32" if what.endswith("-float32") else "half",
+    }  # fmt: skip
+    if what.startswith("frontier"):
+        return FrontierBuilder(**common)
+    return FusedBuilder(scorer="conditional", vocab=drafts.vocab, **common)
+
+
+def _device_times(
+    drafts: Drafts, blocks: Sequence[DraftBlock], builder: Any, repeats: int
+) -> tuple[list[float], list[float], list[int]]:
     z, logits = blocks[0].z.clone(), blocks[0].base_logits.clone()
     anchor = torch.zeros(1, dtype=torch.int64, device=drafts.device)
     position = torch.full_like(anchor, 1000)

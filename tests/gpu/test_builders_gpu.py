@@ -396,3 +396,48 @@ def test_fused_says_what_it_cannot_do() -> None:
     ):
         with pytest.raises(SettingsError, match=reason):
             fused(m, **{"scorer": "conditional", "budget": 16, "children": 8, "top_m": 64, **options})
+
+
+# -- frontier builder ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", ["float32", "half"])
+@pytest.mark.parametrize(("shape", "dtype", "top_m", "budget", "children"), FUSED_CASES)
+def test_frontier_captured_is_eager_is_the_reference(
+    shape: Shape, dtype: torch.dtype, top_m: int, budget: int, children: int, precision: str
+) -> None:
+    """8 inputs each, 64 in all: one graph's replay and an eager build alike, as near the reference as the fused builder."""
+    from dominotree.gpu.frontier import FrontierBuilder
+
+    m = model(shape, dtype)
+    sizes = {"levels": shape.levels, "budget": budget, "children": children, "top_m": top_m}
+    builder = FrontierBuilder(m.head, m.table, precision=precision, **sizes)
+    block = m.block()
+    z, logits = block.z.clone(), block.base_logits.clone()
+    anchor, position = (torch.full((1,), n, device=DEVICE) for n in (block.anchor, 1000))
+
+    def work() -> None:
+        builder.read_anchor(anchor)
+        builder.build(z, logits, anchor, position)
+
+    work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    report = Report()
+    for kind in ("", "ties", "equal", "nan") * 2:
+        block = m.block(kind)
+        repaired = DraftBlock(block.z, block.base_logits.clone(), block.anchor)
+        repaired.repair()
+        z.copy_(block.z), logits.copy_(block.base_logits), anchor.fill_(block.anchor)
+        graph.replay()
+        replayed = [x.clone() for x in builder.tree.fields]
+        want = best_first(m.scorer("conditional", repaired, top_m, children), shape.levels, budget, children)
+        report.add(built(builder, block), want)
+        assert all(map(torch.equal, replayed, builder.tree.fields))
+        assert bool(builder.tree.nan) == (kind == "nan")
+        assert torch.equal(logits, repaired.base_logits) and torch.equal(block.base_logits, logits)
+    print(f"\nfrontier {precision} {shape} M {top_m} budget {budget}: {report}")
+    apart, swaps = (3e-5, 1e-5) if precision == "float32" else (5e-3, 5e-3)
+    assert report.apart <= apart and report.swaps <= swaps
