@@ -13,7 +13,6 @@ Qwen3-4B and 8B).
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import torch
@@ -97,12 +96,6 @@ class Tree:
             self.mask,
             self.nan,
         ]
-
-
-#: A correction head's weights in the kernels' order, by (half, table): made once, shared by its builders.
-_WEIGHTS: weakref.WeakKeyDictionary[CorrectionHead, dict[tuple[bool, bool], tuple[Tensor, ...]]] = (
-    weakref.WeakKeyDictionary()
-)
 
 
 class FusedBuilder:
