@@ -453,8 +453,9 @@ class Sessions:
 
     @staticmethod
     def _opening(trace: tr.Trace) -> dict[str, Any]:
-        """A trace without its rounds, from which the browser starts its own copy."""
-        known = {"header": trace.header, "prompt": trace.prompt, "first_token": trace.first_token}
+        """A trace without its rounds, from which the browser starts its own copy; the prefill's token with its text."""
+        first = {str(t): text for t, text in trace.tokens.items() if t == trace.first_token}
+        known = {"header": trace.header, "prompt": trace.prompt, "first_token": trace.first_token, "tokens": first}
         return {"trace": {"schema": tr.SCHEMA, "version": tr.VERSION, **known, "rounds": [], "summary": {}}}
 
     def _watch(self) -> None:

@@ -13,7 +13,9 @@
   /** Across: space from mark to label, from label to the chip's end, strip for connectors, size of the spine's text. */
   const ROOMY = { gap: 9, pad: 9, bus: 20, spineFont: 17 };
   const COMPACT = { gap: 7, pad: 5, bus: 12, spineFont: 15 };
-  const LEAST = 38; // px of label that a column keeps; a tree that is deeper than that allows is wider than its box
+  /** px that columns keep: [of the text that came out, of any other label]; the first pair that fits is taken. */
+  const KEEPS = [[130, 38], [100, 38], [100, 30], [100, 24], [76, 30], [76, 24], [76, 16], [56, 24], [56, 16], [38, 24], [38, 16]];
+  const KEPT = [76, 38]; // where none fits: the tree is wider than its box
   const MOST_LABELS = 96; // in a crowded tree
   const FOLDED = { lane: 25.6, spine: 56 }; // px of a folded tree's lanes and of its spine: all tokens fit as chips
   const SIZES = {
@@ -40,9 +42,10 @@
     return width;
   }
 
-  /** `text` cut with "…" to at most `room` px; "" if not even one character fits. */
+  /** `text` cut with "…" to at most `room` px; "" if not even that fits. */
   function fit(text, size, bold, room) {
     if (textWidth(text, size, bold) <= room) return text;
+    if (text.length > 1 && text.startsWith("␣") && textWidth("␣m…", size, bold) > room) text = text.slice(1); // a letter says more
     const characters = Array.from(text);
     let low = 0;
     let high = characters.length - 1;
@@ -51,29 +54,26 @@
       if (textWidth(characters.slice(0, middle).join("") + "…", size, bold) <= room) low = middle;
       else high = middle - 1;
     }
-    return low ? characters.slice(0, low).join("") + "…" : "";
+    return low ? characters.slice(0, low).join("") + "…" : textWidth("…", size, bold) <= room ? "…" : "";
   }
 
   /**
    * Label widths of the columns in `room` px: no column gets more than it wants, the text that came out (`spine`) is
-   * cut last, and none falls below LEAST: a tree too deep for that is wider than its box, which then scrolls.
+   * cut last, and none falls below what KEEPS says: a tree too deep for that is wider than its box, which then scrolls.
    */
   function share(wants, spine, room) {
-    const least = wants.map((w) => Math.min(w, LEAST));
     const total = (widths) => widths.reduce((a, b) => a + b, 0);
-    for (const most of [130, 100, 76, 56, LEAST]) {
-      const floor = least.map((w, d) => Math.max(w, Math.min(spine[d], most)));
-      if (total(floor) > room && most > LEAST) continue;
-      const at = (cap) => wants.map((w, d) => Math.max(floor[d], Math.min(w, cap)));
-      let [low, high] = [LEAST, Math.max(LEAST, ...wants)];
-      if (total(at(high)) <= room) return wants;
-      for (let k = 0; k < 20; k++) {
-        const middle = (low + high) / 2;
-        if (total(at(middle)) <= room) low = middle;
-        else high = middle;
-      }
-      return at(low);
+    const keep = ([most, least]) => wants.map((w, d) => Math.max(Math.min(w, least), Math.min(spine[d], most)));
+    const floor = KEEPS.map(keep).find((widths) => total(widths) <= room) ?? keep(KEPT);
+    const at = (cap) => wants.map((w, d) => Math.max(floor[d], Math.min(w, cap)));
+    let [low, high] = [0, Math.max(...wants)];
+    if (total(at(high)) <= room) return wants;
+    for (let k = 0; k < 20; k++) {
+      const middle = (low + high) / 2;
+      if (total(at(middle)) <= room) low = middle;
+      else high = middle;
     }
+    return at(low);
   }
 
   /** Tokens of a few dots of ink, which are easily overlooked: they are drawn bold. */

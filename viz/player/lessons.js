@@ -60,6 +60,7 @@ window.DominoLessons = (() => {
         library: { ...library, run: (id) => (this.order.includes(id) || !library.run ? this.trace(id) : library.run(id)), partner: (shown) => this.partner(shown.id) || library.partner?.(shown) || null },
         onEvent: (name, detail) => {
           if (name === "compare" && detail.on && !detail.runs) this.besideByKey();
+          this.place(name);
           onEvent(name, detail);
         },
       });
@@ -67,14 +68,25 @@ window.DominoLessons = (() => {
       this.onMedia = () => this.theme(this.themeName);
       this.media.addEventListener("change", this.onMedia);
       this.theme(theme);
+      const view = DominoPlayer.readHash();
       this.onHash = () => this.asked() >= 0 && this.asked() !== this.at && this.show(this.asked()).then(() => this.talk());
       addEventListener("hashchange", this.onHash);
-      this.show(Math.max(0, this.asked() >= 0 ? this.asked() : this.index(kept.at)), { quiet: this.asked() < 0 }).then(() => this.talk());
+      this.show(Math.max(0, this.asked() >= 0 ? this.asked() : this.index(kept.at)), { quiet: this.asked() < 0 }).then(() => this.talk(view));
     }
 
-    /** Present, if the address asks for it. */
-    talk() {
-      if (this.asked() >= 0 && DominoPlayer.address.view.present) this.player.presenter.enter();
+    /** Present, if the address asks for it: where a talk stood, or else the lesson's round. */
+    async talk(view = DominoPlayer.readHash()) {
+      const { presenter } = this.player;
+      if (this.asked() < 0 || !view.present || view.lesson !== this.lesson.id) return;
+      if (view.run) await presenter.show(view).catch((error) => this.fail(error));
+      presenter.enter();
+    }
+
+    /** In a talk the address says which view is shown; else it names the lesson alone. */
+    place(event) {
+      if (!this.hash || !["round", "scoring", "compare", "present"].includes(event)) return;
+      const { presenter } = this.player;
+      if (presenter.on || event === "present") DominoPlayer.address.show({ lesson: this.lesson.id, ...(presenter.on ? presenter.view() : {}) });
     }
 
     /** The run that this lesson puts beside the one it shows; null if there is none. */

@@ -72,19 +72,22 @@
       const lost = Date.now() - heard > 3500;
       if (heard) write("foot", lost ? "The main window does not answer: it was closed, or is being loaded anew." : "Keys and clickers work here as in the main window.");
     };
-    at("go").addEventListener("click", () => {
+    const turn = () => {
       if (since === null) since = Date.now();
       else {
         spent = elapsed();
         since = null;
       }
       tick();
-    });
+    };
+    at("go").addEventListener("click", turn);
     at("reset").addEventListener("click", () => {
       spent = 0;
       if (since !== null) since = Date.now();
       tick();
     });
+    for (const button of document.querySelectorAll("button"))
+      button.addEventListener("click", ({ detail }) => detail && button.blur()); // after a click, Space is the talk's again
     addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.key === "Tab" || event.key === "Enter") return;
       if (event.key === " " && event.target instanceof HTMLButtonElement) return; // presses the button
@@ -94,6 +97,7 @@
     addEventListener("message", ({ data, source }) => {
       if (source !== window.opener || !data || data.mark !== mark) return;
       heard = Date.now();
+      if (data.type === "timer") turn();
       if (data.type !== "show") return;
       document.documentElement.classList.toggle("dark", data.theme === "dark");
       write("place", data.place);
@@ -134,6 +138,12 @@
       asked.focus();
       notes.send();
       return true;
+    },
+
+    /** Start or pause the timer; false if the notes are not open. */
+    timer() {
+      if (notes.isOpen) notes.window.postMessage({ mark: MARK, type: "timer" }, TARGET);
+      return notes.isOpen;
     },
 
     /** Tell the notes window, if it is open, what is on the screen. */

@@ -10,6 +10,7 @@
 
   const SCALE = 2; // px of the screen to one of the player's, at 1920 × 1080: the smallest label (14 px) becomes 28
   const IDLE = 2500; // ms after which the controls go out of sight
+  const USUAL = 16; // nodes of a tree: not said
   const STOP_SECONDS = 6; // of a stop, when the stops are played at speed 1
   const KEYS = [
     ["→ PageDown", "next round, or next stop of the talk"],
@@ -25,6 +26,7 @@
     ["b", "blank screen"],
     ["q", "QR code of this view"],
     ["n", "speaker notes and timer"],
+    ["t", "start or pause the timer"],
     ["d", "dark or light"],
     ["f", "full screen"],
     ["p Esc", "leave"],
@@ -48,9 +50,11 @@
     return inside.sort((a, b) => score(b) - score(a) || nodes.depth[a] - nodes.depth[b] || a - b);
   }
 
-  /** "DominoTree · math" */
+  /** "DominoTree, 64 nodes · math" */
   function nameOf(run) {
-    return [run.title, run.prompt.kind].filter(Boolean).join(" · ");
+    const { budget, temperature } = run.settings;
+    const unusual = [budget && run.isTree && budget !== USUAL ? `${budget} nodes` : "", temperature ? `temperature ${temperature}` : ""].filter((text) => text && !run.title.includes(text));
+    return [[run.title, ...unusual].join(", "), run.prompt.kind].filter(Boolean).join(" · ");
   }
 
   class Presenter {
@@ -106,7 +110,7 @@
       );
       this.layer = h("div.present-layer", { hidden: true }, this.message, this.bar, this.help, this.qr, this.blank);
       this.player.root.append(this.layer);
-      this.opener = h("button.present-open", { type: "button", "data-tip": "Full screen, for a talk (p)", onclick: () => this.enter() }, "Present");
+      this.opener = h("button.present-open", { type: "button", "data-tip": "For a talk: tree, text and τ fill the window (p)", onclick: () => this.enter() }, "Present");
     }
 
     // ---- in and out
@@ -116,6 +120,12 @@
       if (this.on || !player.run) return;
       this.on = true;
       player.play(false);
+      const { comparison } = player;
+      this.before = { view: this.view(), runs: player.comparing ? player.pair : null }; // to return to
+      if (comparison.racing) {
+        comparison.choose("round");
+        this.say("A talk has no race: these are the rounds in which it stood.");
+      }
       if (player.dialog.open) player.dialog.close();
       this.focused = document.activeElement;
       this.focused?.blur?.();
@@ -171,6 +181,9 @@
       }
       if (document.fullscreenElement && this.full) document.exitFullscreen().catch(() => {});
       this.full = false;
+      const { view, runs } = this.before;
+      if (runs && !player.comparing) player.compare(...runs); // Compare without a pair would be no Compare
+      if (view.by === "race" && player.comparing && player.pair.every((run, i) => run === runs[i])) player.setState({ by: "race", at: view.at });
       player.sizeKey = null;
       player.resized();
       DP.address.talk({ present: null });
@@ -297,8 +310,9 @@
       round.textContent = `Round ${k + 1} of ${run.size}`;
       words.textContent = this.grown === null ? sum(run.rounds[k]) : this.grownWords(pane);
       tau.textContent = number(run.tau(k));
-      const stop = this.byStop && DP.stops.list.length && pane === this.player.panes[0] ? `Stop ${DP.stops.at + 1} of ${DP.stops.list.length} · ` : "";
-      what.replaceChildren(stop, h("strong", null, run.title), this.treeWords(pane));
+      const { at, list } = DP.stops;
+      const stop = this.byStop && list.length && pane === this.player.panes[0] ? (at >= 0 ? `Stop ${at + 1} of ${list.length} · ` : `${plural(list.length, "stop")} prepared · `) : "";
+      what.replaceChildren(stop, h("strong", null, nameOf(run)), this.treeWords(pane));
     }
 
     /** Whose tree is drawn, and what came or would have come of it. */
@@ -520,21 +534,22 @@
       const open = this[name].hidden;
       for (const other of ["blank", "qr", "help"]) this[other].hidden = other !== name || !open;
       if (name === "qr" && open) this.showQr();
+      DP.notes.send();
     }
 
     /** Takes away what covers the screen; true if something did. */
     uncover() {
       const covered = ["blank", "qr", "help"].filter((name) => !this[name].hidden);
       covered.forEach((name) => (this[name].hidden = true));
+      if (covered.length) DP.notes.send();
       return covered.length > 0;
     }
 
-    /** The link of this view: the audience sees what is on the screen, not the speaker's notes. A player without a tab of
-        its own (a lesson's) has its views in Explore or Compare. */
+    /** The link of this view: the audience sees what is on the screen, not the speaker's notes. A single
+        run is in Explore and a pair in Compare, whichever tab the talk began in. */
     link() {
       const view = this.view();
-      const { hash: tab } = this.player;
-      const hash = DP.link.encode({ ...view, tab: typeof tab === "string" ? tab : view.with && this.library.link ? "compare" : null });
+      const hash = DP.link.encode({ ...view, tab: view.with && this.library.link ? "compare" : null });
       return this.library.link ? this.library.link(hash) : location.href.replace(/#.*$/, "") + hash;
     }
 
@@ -554,7 +569,7 @@
           null,
           picture,
           h("p.present-link", null, link),
-          alone ? h("p", null, "This address works on this machine only: start the page with --public-url, or open it by the name that others use.") : null,
+          alone ? h("p", null, `This address works on this machine only: ${this.library.static ? "" : "start the page with --public-url, or "}open it by the name that others use.`) : null,
           h("button.present-button", { type: "button", onclick: () => this.toggle("qr") }, "Close"),
         ),
       );
@@ -586,18 +601,20 @@
     /** What the notes window shows. */
     noteData() {
       const { list } = DP.stops;
-      const at = this.on && this.stopping ? DP.stops.at : this.here();
+      const at = this.here();
+      const last = this.on && this.stopping && at < 0 ? DP.stops.at : at; // the stop that the talk left
       const pane = this.player.panes[0];
       const theme = this.player.root.dataset.theme;
       const { run, k } = pane;
       const facts = run?.size ? `Round ${k + 1} of ${run.size}: ${sum(run.rounds[k])}, τ so far ${number(run.tau(k))}` : "";
       const stop = list[at];
-      const follows = list[at + 1];
+      const follows = list[last + 1];
+      const covered = this.on && !this.blank.hidden ? "The screen is blank (b). " : "";
       const name = (s) => ({ title: this.nameOf(s), note: s.note });
       return {
         theme,
-        place: stop ? `Stop ${at + 1} of ${list.length}` : list.length ? `Between the stops (${list.length} prepared)` : "No stops are prepared",
-        now: { title: stop ? this.nameOf(stop) : run ? nameOf(run) : "No run is open", facts, note: stop ? stop.note : "" },
+        place: stop ? `Stop ${at + 1} of ${list.length}` : last >= 0 ? `After stop ${last + 1} of ${list.length}` : list.length ? `Between the stops (${list.length} prepared)` : "No stops are prepared",
+        now: { title: stop ? this.nameOf(stop) : run ? nameOf(run) : "No run is open", facts: covered + facts, note: (list[last] || { note: "" }).note },
         next: follows ? name(follows) : null,
       };
     }
@@ -666,6 +683,7 @@
         ".": once(() => this.toggle("blank")), // many clickers send it
         q: once(() => this.toggle("qr")),
         n: once(() => this.notes()),
+        t: once(() => DP.notes.timer() || this.say("The timer is in the notes window: open it with n.")),
         d: once(() => this.theme()),
         f: once(() => this.fullScreen()),
         F5: () => {}, // a clicker's start key must not load the page anew
@@ -676,6 +694,7 @@
       if (!act && key.length > 1) return; // the browser's own keys
       event.preventDefault();
       event.stopPropagation();
+      if (act && !["b", ".", "q", "?", "n", "t", "d", "f", "F5", "Escape"].includes(key) && this.uncover()) return; // the first key only uncovers
       act?.();
     }
 

@@ -106,7 +106,7 @@
       return h(
         "li",
         null,
-        h("div.stops-row", null, h("button.stops-name", { type: "button", onclick: () => this.go(k) }, `${k + 1}. ${name}`), tool("Earlier", "↑", move(k - 1), k === 0), tool("Later", "↓", move(k + 1), k === count - 1), tool("Delete", "✕", () => DP.stops.remove(k))),
+        h("div.stops-row", null, h("button.stops-name", { type: "button", onclick: () => this.go(k) }, `${k + 1}. ${name}`), tool("Earlier", "↑", move(k - 1), k === 0), tool("Later", "↓", move(k + 1), k === count - 1), tool("Delete", "✕", () => this.undoable(() => DP.stops.remove(k)))),
         note,
       );
     }
@@ -118,6 +118,7 @@
       if (!stop) return;
       this.attempt(() => {
         const k = DP.stops.add(stop);
+        this.say(this.presenter.player.comparison.racing ? `Added as round ${stop.round}, where the race stands: a talk has no race.` : "");
         this.list.children[k]?.scrollIntoView({ block: "nearest" });
         this.list.children[k]?.querySelector("textarea").focus({ preventScroll: true });
       });
@@ -180,9 +181,14 @@
     }
 
     removeAll() {
-      const list = DP.stops.list;
-      DP.stops.clear();
-      this.message.replaceChildren(`${plural(list.length, "stop")} removed. `, h("button.stops-button", { type: "button", onclick: () => (DP.stops.replace(list), this.say("")) }, "Undo"));
+      this.undoable(() => DP.stops.clear());
+    }
+
+    /** Take stops away, and offer to put them back. */
+    undoable(remove) {
+      const list = [...DP.stops.list];
+      remove();
+      this.message.replaceChildren(`${plural(list.length - DP.stops.list.length, "stop")} removed. `, h("button.stops-button", { type: "button", onclick: () => (DP.stops.replace(list), this.say("")) }, "Undo"));
     }
 
     attempt(act) {

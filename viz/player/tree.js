@@ -213,6 +213,7 @@
       this.current = { run, k, scorer, g, kinds, node: selected };
       this.select(selected);
       this.setHover(null);
+      this.place(this.hoverRing, null); // also where Present put it
       this.showFolding(g, kinds);
       if (before && before.run === run && before.k === k && before.scorer !== scorer) this.showChange(before, g, kinds);
       this.lookAhead(run, before && before.run === run && before.k > k ? k - 1 : k + 1);

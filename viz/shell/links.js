@@ -65,6 +65,7 @@ window.DominoLinks = (() => {
       },
       link: (hash) => (config.publicUrl || location.href.replace(/#.*$/, "")) + hash,
       theme: setTheme,
+      static: config.static,
     };
   }
 
@@ -99,7 +100,7 @@ window.DominoLinks = (() => {
   async function openRuns(tab, view) {
     const ids = [view.run, view.with].filter(Boolean);
     const turn = ++tab.turn;
-    if (!view.run || (tab.name === "compare" && !view.with)) {
+    if (!view.run) {
       if (!tab.player.run) await usual(tab);
     } else {
       const now = tab.player.state();

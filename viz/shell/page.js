@@ -544,7 +544,7 @@
     const onEvent = (event, detail) => {
       if (event === "present" && detail.on) fetchAll();
       // `c` where there is no second run to show: the tab that has one
-      if (event === "compare" && detail.on && !detail.runs) openTab("Compare");
+      if (event === "compare" && detail.on && !detail.runs) name === "compare" ? pickPair(name, {}) : openTab("Compare");
       else if (tab.player) DominoLinks.told(tab, event);
     };
     tab.player = DominoPlayer.mount(element, { theme: theme(), downloads: false, onEvent, hash: name, library: DominoLinks.library() });
