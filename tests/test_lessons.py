@@ -449,9 +449,9 @@ def test_claim_where_it_does_not_win(
     side = (
         "level"
         if f"{taus['dominotree']:.2f}" == f"{best:.2f}"
-        else "ahead"
+        else "above"
         if taus["dominotree"] > best
-        else "behind"
+        else "below"
     )
     assert side in said, f"the text says {said!r}, the runs say {side}"
     assert n["build_conditional"] > n["build_marginal"], "the conditional build is not the slower one"

@@ -297,7 +297,7 @@ def test_U32_a_failed_run_keeps_its_own_rounds_marked_and_touches_no_other(rooms
         ({"budget": 10**6}, "1000000"),
         ({"budget": 2.5}, "2.5"),
         ({"budget": True}, "True"),
-        ({"budget": None}, "nothing"),
+        ({"budget": None}, "not empty"),
         ({"top_m": 0}, "0"),
         ({"top_m": 10**6}, "1000000"),
         ({"temperature": -1}, "-1"),

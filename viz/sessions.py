@@ -98,7 +98,7 @@ def _integer(name: str, value: Any, low: int, high: int) -> int:
 
 
 def _shown(value: Any) -> str:
-    text = "nothing" if value is None or value == "" else str(value)
+    text = "empty" if value is None or value == "" else str(value)
     return text if len(text) <= 40 else text[:37] + "…"
 
 
@@ -455,7 +455,12 @@ class Sessions:
     def _opening(trace: tr.Trace) -> dict[str, Any]:
         """A trace without its rounds, from which the browser starts its own copy; the prefill's token with its text."""
         first = {str(t): text for t, text in trace.tokens.items() if t == trace.first_token}
-        known = {"header": trace.header, "prompt": trace.prompt, "first_token": trace.first_token, "tokens": first}
+        known = {
+            "header": trace.header,
+            "prompt": trace.prompt,
+            "first_token": trace.first_token,
+            "tokens": first,
+        }
         return {"trace": {"schema": tr.SCHEMA, "version": tr.VERSION, **known, "rounds": [], "summary": {}}}
 
     def _watch(self) -> None:

@@ -391,6 +391,36 @@ def test_a_talk_as_a_link_opens_in_present_for_someone_else(visit: Any, library:
     assert other.evaluate("localStorage['dt-stops'] ?? null") is None  # a borrowed talk is not kept unasked
 
 
+@pytest.mark.parametrize("tab", ["explore", "compare", "lessons"])
+def test_a_talk_goes_on_after_a_reload_from_whichever_tab_it_began_in(
+    visit: Any, library: Library, tab: str
+) -> None:
+    one, two = id_of(library, 0, "dominotree"), id_of(library, 2, "ddtree")
+    stops = [
+        {"run": one, "round": 2, "note": "a"},
+        {"run": two, "with": id_of(library, 2, "dominotree"), "round": 3, "note": "b"},
+        {"run": two, "round": 4, "scoring": "marginal", "note": "c"},
+    ]
+    page = visit({"explore": "", "compare": "#tab=compare", "lessons": "#lesson=marginals"}[tab])
+    page.wait_for_selector(f"{'.dl-stage' if tab == 'lessons' else f'#{tab}-player'} .dp:not(.dp-is-empty)")
+    page.evaluate("(stops) => DominoPlayer.stops.replace(stops)", stops)
+    player = (
+        f"({'DominoLinks.parts.lessons' if tab == 'lessons' else f'DominoPage.inside.tabs.{tab}'}?.player)"
+    )
+    page.wait_for_function(player)
+    page.keyboard.press("p")
+    page.keyboard.press("End")
+    shown = f"(([run, round, scoring]) => {{ const s = {player}?.state() || {{}}; return s.run === run && s.round === round && s.scoring === scoring && !s.with; }})"
+    page.wait_for_function(shown, arg=[two, 4, "marginal"])
+    says(page, "stops=", "present=1", f"run={two}", "round=4")
+    page.reload()
+    page.wait_for_function(shown, arg=[two, 4, "marginal"])
+    page.wait_for_selector(".dp-presenting .dp-present-head")
+    expect(page.locator(".dp-present-what:visible")).to_contain_text("Stop 3 of 3")
+    page.keyboard.press("PageUp")
+    page.wait_for_function(f"(run) => {player}.state().with === run", arg=stops[1]["with"])
+
+
 # ---- the real program -------------------------------------------------------------------------------------
 
 

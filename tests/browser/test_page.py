@@ -364,6 +364,52 @@ def test_in_compare_a_method_that_decides_round_by_round_has_its_own_cap(
     assert [settings["budget"] for settings in engine.settings[-2:]] == [16, 256]
 
 
+def test_a_menu_that_is_opened_and_left_changes_nothing(visit: Any) -> None:
+    page = visit()
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    page.wait_for_function("DominoPage.state('explore').player.round === 5")
+    page.click("#explore-run-choice input")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    page.click("#explore-group input")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    page.wait_for_timeout(400)
+    assert state(page)["player"]["round"] == 5
+
+
+def test_a_run_of_one_token_shows_its_token_and_nothing_of_the_run_before(
+    visit: Any, engine: ScriptedEngine
+) -> None:
+    page = visit()
+    page.keyboard.press("End")
+    engine.rounds = 0
+    ask(page, "one token")
+    wait_over(page)
+    page.wait_for_function("DominoPage.state('explore').message[0].includes('1 token in 0 rounds')")
+    page.wait_for_function("DominoPage.state('explore').shown[0].base.startsWith('live/')")
+    player = page.locator("#explore-player")
+    expect(player.locator(".dp-headline").first).to_have_text("No rounds were recorded")
+    assert player.locator(".dp-walk li").count() == 0 and not player.locator(".dp-nodes").count()
+    assert player.locator(".dp-strip-tip").inner_text() == ""
+    assert player.locator(".dp-output").inner_text().strip() != ""
+    says = page.evaluate("DominoPage.inside.tabs.explore.own.map((own) => own.title)")
+    assert len(says) == 1
+
+
+def test_a_live_run_shows_its_first_token_from_the_start(visit: Any, engine: ScriptedEngine) -> None:
+    engine.seconds, engine.rounds = 0.3, 40
+    page = visit()
+    ask(page, "live")
+    wait_rounds(page, 2)
+    first = "DominoPage.inside.tabs.explore.player.run.pieces[0]"
+    assert page.evaluate(f"{first}.round") == 0 and page.evaluate(f"{first}.text") != ""
+    assert "run=" not in page.evaluate("location.hash")  # it has no name yet, and the run before is not its
+    page.click("#explore-stop")
+    wait_over(page)
+
+
 def test_S01_two_visitors_at_once_see_only_their_own_run(visit: Any) -> None:
     pages = {name: visit() for name in ("alpha", "beta")}
     for name, page in pages.items():

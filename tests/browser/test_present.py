@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import qrcode
-from helpers import PLAIN, Open, assert_nothing_meets, js, show, state
+from helpers import PLAIN, ROOT, Open, assert_nothing_meets, js, show, state
 from playwright.sync_api import Page, expect
 from trace_factory import make_trace
 
@@ -124,6 +124,61 @@ def test_the_words_of_the_round_are_in_view_and_lines_are_whole(visit_player: Op
         """() => { const {text, now} = p.panes[0].text, line = parseFloat(getComputedStyle(text).lineHeight);
           const top = now.getClientRects()[0].top - text.getBoundingClientRect().top;
           return text.scrollTop > 0 && Math.abs(text.scrollTop / line % 1) < 0.02 && top > -4 && top < text.clientHeight - line + 4; }"""
+    )
+
+
+@pytest.mark.parametrize("name, at", [("code-dominotree-64", 3), ("chat-domino", 2)])
+def test_the_deepest_recorded_rounds_fit_the_stage_and_what_came_out_can_be_read(
+    visit_player: Open, name: str, at: int
+) -> None:
+    trace = tr.load(ROOT / "assets" / "traces" / f"{name}.json.gz")
+    page = visit_player(trace, size=PROJECTOR)
+    press(page, "p")
+    js(page, f"p.goto({at})")
+    wide = js(page, "(({scroller: s}) => [s.scrollWidth, s.clientWidth])(p.panes[0].tree)")
+    assert wide[0] <= wide[1]
+    labels = js(page, "(({g}) => [...g.label].filter((_, i) => g.emitted[i]))(p.panes[0].tree.current)")
+    assert len(labels) == len(trace.rounds[at - 1].committed) + 1
+    assert sum(len(label.strip("␣…")) >= 2 or "…" not in label for label in labels) == len(labels), labels
+
+
+def test_the_ring_of_the_growing_tree_goes_with_it(visit_player: Open) -> None:
+    page = visit_player(run())
+    press(page, "p", "ArrowDown", "ArrowDown")
+    ring = "p.panes[0].tree.hoverRing.hidden"
+    assert js(page, "p.presenter.grown") == 1
+    press(page, "Shift+ArrowRight")
+    assert js(page, ring) is True
+    press(page, "ArrowDown", "ArrowDown", "Escape")
+    assert js(page, ring) is True
+
+
+def test_the_first_key_only_takes_away_what_covers_the_stage(visit_player: Open) -> None:
+    page = visit_player(run())
+    press(page, "p")
+    for cover in ("?", "q", "b"):
+        for key in ("ArrowRight", "PageDown", "s", "End", "ArrowDown"):
+            before = state(page)
+            press(page, cover)
+            assert page.locator(".dp-present-cover:visible").count() == 1
+            press(page, key)
+            assert page.locator(".dp-present-cover:visible").count() == 0
+            assert state(page) == before, (cover, key)
+    press(page, "ArrowRight")
+    assert state(page)["round"] == 2
+
+
+def test_a_race_is_presented_as_the_rounds_it_stood_in_and_goes_on_afterwards(visit_player: Open) -> None:
+    page = visit_player(run(), run(8))
+    page.click("[data-by=race]")
+    press(page, "ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight")
+    stood = js(page, "[p.comparison.race.t, p.comparison.race.rounds[0] + 1]")
+    press(page, "p")
+    assert "A talk has no race" in page.inner_text(".dp-present-message")
+    assert state(page)["by"] == "round" and state(page)["at"] + 1 == stood[1]
+    press(page, "Escape")
+    assert js(page, "p.comparison.racing") is True and js(page, "p.comparison.race.t") == pytest.approx(
+        stood[0], abs=1
     )
 
 

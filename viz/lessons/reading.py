@@ -271,7 +271,7 @@ def limits(runs: Runs) -> Lesson:
     return {
         "title": "Where it does not win",
         "fields": fields,
-        "claim": "DominoTree's published speed-up is below the better of DDTree and CaDDTree in {lost} of {cells} cells. On our {kind} prompt, {verdict}.",
+        "claim": "DominoTree's published speed-up is below the better of DDTree and CaDDTree in {lost} of {cells} cells. On our {kind} prompt {verdict}.",
         "body": [
             "Those two rivals draft with their own DFlash drafter. {code} of the {lost} lost cells are code; in {longer} DominoTree's "
             "[τ](tau) is the higher one and it is still slower.",
@@ -301,6 +301,6 @@ def _verdict(taus: dict[str, float]) -> str:
     ours, best = taus["dominotree"], max((m for m in taus if m != "dominotree"), key=lambda m: taus[m])
     name = {"static": "the static-corrected tree", "marginal": "the marginal tree"}[best]
     if round(ours, 2) == round(taus[best], 2):
-        return f"it is level with {name}"
-    side = "behind" if ours < taus[best] else "ahead of"
-    return f"it is {side} {name} in τ, by {shown(abs(ours / taus[best] - 1), '.1%')}"
+        return f"it is level with {name} in τ"
+    verdict, side = ("it loses, too", "below") if ours < taus[best] else ("it does win", "above")
+    return f"{verdict}: its τ is {shown(abs(ours / taus[best] - 1), '.1%')} {side} that of {name}"

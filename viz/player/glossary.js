@@ -18,7 +18,8 @@
     holds: "The longest path of this tree that matches the text the run went on to emit: what this tree would have got accepted at this anchor. It is per anchor; another method's own run has its own anchors.",
     speedup: "This run's tokens per second over plain autoregressive decoding on the same machine in the same mode. “–” when no such run was recorded.",
     logp: "Natural log of the probability, normalised over the same top-M candidates for all three scorers, so that they can be compared.",
-    cumulative: "Sum of the log-probabilities along the path: what the best-first builder ranks by.",
+    cumulative: "Sum of the log-probabilities along the path, as the best-first builder ranks it. As in the paper, the first level is normalised over the whole vocabulary there and the corrected levels over the top-M, so it can differ a little from the sum of this column.",
+    censored: "The text ends before such a path does, so its tree may hold more than was counted.",
     heap: "Paths that were pushed and not popped yet, likeliest first. The builder pops the likeliest, adds it to the tree and pushes its children.",
     rank: "Place of this token in the target's own distribution after this path; 1 is its favourite.",
   };

@@ -494,7 +494,7 @@
     coverageFacts(node, found) {
       const { base, corrected } = this.build.coverage(node);
       if (base === null) return [];
-      const line = (name, part) => [h("dt", null, name), h("dd", null, h("span.bar", null, h("i", { style: `width:${100 * part}%` }))), h("dd", null, 1 - part < 2e-4 ? "< 0.02 %" : percent(Math.log(1 - part)))]; // log-sums have 6 digits
+      const line = (name, part) => [h("dt", null, name), h("dd", null, h("span.bar", null, h("i", { style: `width:${100 * (1 - part)}%` }))), h("dd", null, 1 - part < 2e-4 ? "< 0.02 %" : percent(Math.log(1 - part)))]; // log-sums have 6 digits
       const out = [h("p.kicker", null, h("span", null, term("topm", found ? `Top ${found.count}` : "Top-M"), " cuts off, of the whole vocabulary")), h("dl.inside-cover", null, ...line("by L", base), ...(corrected === null ? [] : line("by L + ΔL", corrected)))];
       if (found?.left) out.push(h("p.meta", null, `${found.left} of the candidates were not recorded: together ${share(found.leftAfter)} by score.`));
       return out;

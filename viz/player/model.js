@@ -194,13 +194,26 @@
       return path;
     }
 
-    /** Σ over the anchors of the coming tokens held, by scorer; null while one is unknown. */
+    /** By scorer, over the anchors: {accepted: coming tokens held, cut: paths that the end of the text cut}; a scorer is missing
+        while an anchor's is unknown. `gain(a, b)`: [how many more a holds, in which round (0 …)], where that is most; among
+        rounds nearly as good, one whose build was recorded. */
     tally() {
       if (this.tallied) return this.tallied;
-      const sums = {};
+      const known = new Map();
+      const sums = {
+        gain: (a, b) => {
+          if (known.has(a + b)) return known.get(a + b);
+          const gains = this.rounds.map((_, k) => this.counterfactual(k, a).accepted - this.counterfactual(k, b).accepted);
+          const most = Math.max(...gains);
+          const told = Math.max(...gains.filter((_, k) => this.rounds[k].pops?.length));
+          const gain = told >= 0.6 * most ? told : most;
+          known.set(a + b, [gain, gains.findIndex((g, k) => g === gain && (gain !== told || this.rounds[k].pops?.length))]);
+          return known.get(a + b);
+        },
+      };
       for (const s of SCORERS) {
-        const known = this.rounds.map((_, k) => this.counterfactual(k, s));
-        if (this.size && known.every(Boolean)) sums[s] = { accepted: known.reduce((sum, c) => sum + c.accepted, 0), cut: known.filter((c) => c.censored).length };
+        const found = this.rounds.map((_, k) => this.counterfactual(k, s));
+        if (this.size && found.every(Boolean)) sums[s] = { accepted: found.reduce((sum, c) => sum + c.accepted, 0), cut: found.filter((c) => c.censored).length };
       }
       if (this.summary.rounds !== undefined) this.tallied = sums; // the run has ended
       return sums;

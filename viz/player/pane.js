@@ -21,6 +21,7 @@
 
   class Pane {
     constructor({ onHover, onSelect, onRound }) {
+      this.onRound = onRound;
       this.title = h("p.title");
       this.headline = h("h2.headline", { "aria-live": "polite" });
       this.stats = h("dl.stats");
@@ -62,7 +63,7 @@
       const s = run.settings;
       const facts = [run.pair.target || run.pair.name, run.method === "ar" ? null : run.header.drafter_label || run.pair.drafter];
       if (run.isTree && s.budget) facts.push(`budget ${s.budget}`);
-      if (s.temperature !== undefined && s.temperature !== null) facts.push(`temperature ${s.temperature}`);
+      if (s.temperature) facts.push(`temperature ${s.temperature}`);
       facts.push(run.header.machine, run.header.created ? `${run.own ? "run live" : "recorded"} ${date(run.header.created)}` : "live");
       if (run.partial) facts.push("partial");
       this.text.ended(STOPS[run.summary.stop_reason] || "");
@@ -93,6 +94,7 @@
         this.tree.clear(live ? "The first round appears here as soon as it is decoded." : "This run ended before its first round.");
         this.text.update(run);
         this.strip.update(run);
+        this.stripped = null;
         return;
       }
       const round = run.rounds[k];
@@ -166,8 +168,10 @@
         const more = tally[best].accepted - tally[other].accepted;
         const word = more === 0 ? "as many of the coming tokens as" : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} of the coming tokens than`;
         const cut = tally[best].cut + tally[other].cut;
-        const limit = cut ? ` (${plural(cut, "path")} cut by the end of the text)` : "";
-        parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree${limit}.`));
+        const limit = cut ? [" (", term("censored", `${plural(cut, "path")} cut by the end of the text`), ")"] : [];
+        const [gain, at] = tally.gain(best, other);
+        const most = gain > 0 ? ["; at ", at === k ? "this round" : h("button.link", { type: "button", onclick: () => this.onRound(this, at) }, `round ${at + 1}`), ` ${gain} more`] : [];
+        parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree`, ...limit, ...most, "."));
       }
       return parts;
     }

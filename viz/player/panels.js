@@ -88,6 +88,9 @@
       return [
         ...this.head(run, n.token[i], where),
         h(`p.verdict.${state}`, null, ...why),
+        ...(scorer !== run.ownScorer && SCORERS.includes(run.ownScorer) && SCORERS.includes(scorer)
+          ? [h("p.hint", null, `That is of the ${SCORER_TITLES[run.ownScorer].toLowerCase()} tree, which was verified; the ${SCORER_TITLES[scorer].toLowerCase()} tree ${inside.includes(scorer) ? "has this token, too" : "does not have this token"}.`)]
+          : []),
         h(
           "table.scores",
           null,
@@ -139,10 +142,11 @@
       this.onSelect = onSelect;
     }
 
-    /** `title`: name of the run where two are shown. */
-    show(run, k, title) {
+    /** `title`: name of the run where two are shown; `scorer`: whose tree is drawn, which may be another than was verified. */
+    show(run, k, title, scorer) {
       const round = run.rounds[k];
       const nodes = round.nodes;
+      const verified = SCORER_TITLES[run.ownScorer] && scorer !== run.ownScorer ? ` of the ${SCORER_TITLES[run.ownScorer].toLowerCase()} tree, the one that was verified` : "";
       const items = round.visits.map((visit, step) => {
         const from = visit.node === ANCHOR ? round.anchor : nodes.token[visit.node];
         const known = visit.top.some(([token]) => token === visit.chosen);
@@ -162,7 +166,7 @@
         );
       });
       this.host.replaceChildren(
-        h("p.kicker", null, title ? `${title} · ` : "", term("verify", "Verify walk"), `: what the target wanted after each token${run.settings.temperature > 0 ? " (before temperature)" : ""}`),
+        h("p.kicker", null, title ? `${title} · ` : "", term("verify", "Verify walk"), `${verified}: what the target wanted after each token${run.settings.temperature > 0 ? " (before temperature)" : ""}`),
         items.length ? h("ol.walk", null, ...items) : h("p.hint", null, "The verify walk of this round was not recorded."),
         round.verified_nodes
           ? h("p.hint", null, `Accepted: ${round.path.length} of ${plural(round.depth_reached, "level")}, ${round.path.length} of ${plural(round.verified_nodes, "drafted node")}.`)
@@ -280,7 +284,7 @@
         h(
           "div.strip-head",
           null,
-          h("ul.strip-key", null, key("accepted", "accepted drafts"), key("bonus", "bonus"), ...STAGES.map((s) => key(s, s)), h("li", null, "ms a round")),
+          h("ul.strip-key", null, key("accepted", "accepted drafts"), key("bonus", "bonus"), ...STAGES.map((s, j) => (j < STAGES.length - 1 ? key(s, s) : h("li.nowrap", null, h(`span.swatch.sw-${s}`), s, " (ms a round)")))),
           this.tip,
         ),
         this.canvas,
@@ -332,6 +336,8 @@
       this.slits.setAttribute("d", slits);
       this.line.setAttribute("d", `M0 ${middle + 1}H${Math.min(width, this.step * run.size)}`);
       this.cursor.setAttribute("height", height);
+      this.cursor.toggleAttribute("hidden", !run.size);
+      if (!run.size) this.tip.textContent = "";
     }
 
     mark(k) {

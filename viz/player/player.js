@@ -448,10 +448,11 @@
 
     showWalk() {
       const { run, k } = this.pane;
-      const key = `${run.serial}/${k}/${this.comparing}`;
-      if (this.walkKey !== key) this.walk.show(run, k, this.comparing ? run.title : "");
+      const scorer = this.pane.scorer(this.chosen);
+      const key = `${run.serial}/${k}/${this.comparing}/${scorer}`;
+      if (this.walkKey !== key) this.walk.show(run, k, this.comparing ? run.title : "", scorer);
       this.walkKey = key;
-      this.table.show(run, k, this.pane.scorer(this.chosen));
+      this.table.show(run, k, scorer);
     }
 
     // ---- drawing ------------------------------------------------------------------------------------------
@@ -484,6 +485,11 @@
         this.showNode(this.pane, null);
         this.showWalk();
         this.tableHost.hidden = false;
+      } else {
+        this.nodePanel.show(null, 0, "", null);
+        this.walkHost.replaceChildren();
+        this.walkKey = null;
+        this.tableHost.hidden = true;
       }
       this.hideTip();
       this.presenter.update();
@@ -656,7 +662,8 @@
     }
 
     writeHashNow() {
-      if (!this.run || !this.run.id || !this.root.getClientRects().length) return; // a run that still goes has no name yet
+      if (!this.run || !this.root.getClientRects().length) return;
+      if (!this.run.id) return DP.address.show({ tab: this.hash === true ? null : this.hash }); // a run that still goes has no name yet
       DP.address.show({ ...this.presenter.view(), inside: this.state().inside, tab: this.hash === true ? null : this.hash });
     }
 

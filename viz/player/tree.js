@@ -254,7 +254,8 @@
       kind[g.n] = "anchor";
       // A node of another tree may carry the bonus token: in the run's own tree the bonus mark stands for it.
       const bonus = own || g.bonusNode < 0;
-      kind[g.n + 1] = !bonus ? "none" : own || g.bonusNode < 0 ? "bonus" : "ghost";
+      const reaches = own || held.length === round.path.length; // … the token before it
+      kind[g.n + 1] = !bonus ? "none" : reaches ? "bonus" : "ghost";
       if (bonus && g.bonusNode >= 0) kind[g.bonusNode] = "none";
       const ghosts = several && kind.reduce((sum, what) => sum + (what === "ghost"), 0) <= MANY;
       const visible = new Uint8Array(g.n + 2);

@@ -82,7 +82,10 @@
       show(tab, traces, runs.map((run) => ({ base: `recorded/${run.id}`, title: run.title })));
       tab.say(hint(traces), config.live ? "hint" : "info");
     } catch (error) {
-      if (turn === tab.turn) tab.say(lost(error), "error");
+      if (turn !== tab.turn) return;
+      tab.say(lost(error), "error");
+      tab.told = null; // the menus return to what is still on the screen
+      DominoLinks.told(tab);
     }
   }
 
@@ -126,6 +129,7 @@
       traces: [], // one per pane, growing
       rounds: 0,
       over: false,
+      resumed, // it was followed before the page was loaded anew
       failed: "", // why, once it has
       refused: false, // … before it began to decode
       elsewhere: false, // the visitor looks at another run meanwhile
@@ -177,6 +181,7 @@
         tab.with((player) => player.load(structuredClone(live.traces[data.pane])));
         files(tab);
         tab.say(`${title}: decoding …`, "busy");
+        if (live.resumed) tab.tell(); // its prompt into the field
         break;
       case "round": {
         live.rounds += 1;
@@ -186,7 +191,7 @@
         trace.layout.push(data.layout);
         Object.assign(trace.tokens, data.tokens);
         if (live.turn === tab.turn) tab.player?.append({ round: data.round, layout: data.layout, tokens: data.tokens });
-        if (!live.stopping) tab.say(`${title}: decoding, round ${data.round.index} …`, "busy");
+        if (!live.stopping && !(Date.now() < live.quiet)) tab.say(`${title}: decoding, round ${data.round.index} …`, "busy");
         break;
       }
       case "finish": {
@@ -214,7 +219,7 @@
     DominoLinks.following(tab, null);
     running(tab, false);
     stale(tab, false);
-    const done = live.traces.filter((trace) => trace.rounds.length);
+    const done = live.traces.filter(whole);
     remember(tab, live, error ? "failed" : state === "cancelled" ? "stopped" : "");
     tab.tell();
     if (error) {
@@ -235,7 +240,8 @@
     const s = trace.summary;
     const tau = s.tau == null ? "–" : s.tau.toFixed(2);
     const speed = s.tokens_per_second ? `, ${s.tokens_per_second.toFixed(0)} tokens/s` : "";
-    return `${title}: ${s.new_tokens} tokens in ${s.rounds} rounds, τ ${tau}${speed}`;
+    const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
+    return `${title}: ${count(s.new_tokens, "token")} in ${count(s.rounds, "round")}, τ ${tau}${speed}`;
   }
 
   function late(tab, live) {
@@ -280,6 +286,7 @@
     if (answer.error) {
       running(tab, Boolean(tab.live && !tab.live.over));
       tab.say(answer.error, "error");
+      if (tab.live) tab.live.quiet = Date.now() + 6000; // the run that goes on does not talk over it
       return;
     }
     follow(tab, answer);
@@ -306,8 +313,11 @@
 
   // ---- this visitor's own runs
 
+  /** Has something been decoded that can be shown? One new token is the prefill's, without a round. */
+  const whole = (trace) => trace.rounds.length > 0 || trace.summary.new_tokens > 0;
+
   function remember(tab, live, note) {
-    const panes = live.traces.filter((trace) => trace.rounds.length).length;
+    const panes = live.traces.filter(whole).length;
     if (!panes) return;
     const number = tab.own.length + 1;
     const title = `${number} · ${live.titles.slice(0, panes).join(" and ")}${note ? ` (${note})` : ""}`;
@@ -348,6 +358,7 @@
     const choices = [...config.groups, ...(tab.own.length ? [ownGroup(tab)] : [])].map((g) => [g.title, g.key]);
     const list = (runs) => runs.map((r) => [r.title, r.id]);
     const own = tab.own.find((run) => tab.shown[0]?.base.startsWith(`live/${run.token}/`));
+    if (tab.live && !tab.live.over && tab.live.traces.length && !tab.live.elsewhere) return [update({ choices }), update({}), update({ value: tab.live.traces[0].prompt.text })];
     if (own) return [update({ choices, value: OWN }), update({ choices: list(tab.own), value: own.id }), update({})];
     if (!on) return [update({ choices }), update({}), update({})];
     const typed = document.querySelector("#explore-prompt textarea")?.value;
@@ -369,6 +380,8 @@
     const tab = tabs[name];
     if (id.startsWith(`${OWN}:`)) return pickOwn(tab, id);
     const run = config.groups.flatMap((g) => g.runs).find((r) => r.id === id);
+    const now = tab.player?.state();
+    if (now?.run === id && !now.with) return null; // a menu that was opened and left as it was
     return run && showRecorded(tab, [run]);
   }
 
