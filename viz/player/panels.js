@@ -284,7 +284,7 @@
         h(
           "div.strip-head",
           null,
-          h("ul.strip-key", null, key("accepted", "accepted drafts"), key("bonus", "bonus"), ...STAGES.map((s, j) => (j < STAGES.length - 1 ? key(s, s) : h("li.nowrap", null, h(`span.swatch.sw-${s}`), s, " (ms a round)")))),
+          h("ul.strip-key", null, key("accepted", "accepted drafts"), key("bonus", "bonus"), ...STAGES.map((s) => key(s, s))),
           this.tip,
         ),
         this.canvas,
