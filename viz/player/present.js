@@ -169,6 +169,7 @@
       clearTimeout(this.idle);
       clearTimeout(this.later);
       clearTimeout(this.soon);
+      clearTimeout(this.telling);
       this.lock?.then((lock) => lock?.release()).catch(() => {});
       this.lock = null;
       this.heads.forEach((head) => head.root.remove());
@@ -283,6 +284,13 @@
         clearTimeout(this.soon);
         this.soon = setTimeout(() => this.player.panes.forEach((pane) => this.reveal(pane)), 40); // after the paint: it measures
       }
+      clearTimeout(this.telling);
+      if (DP.notes.isOpen) this.tell();
+      else this.telling = setTimeout(() => this.tell(), 60); // after the paint: it asks whether this player is on the screen
+    }
+
+    /** The notes are of the player on the screen. */
+    tell() {
       if (!this.player.root.getClientRects().length) return;
       DP.notes.data = () => this.noteData();
       DP.notes.onKey = (event) => {
@@ -594,6 +602,7 @@
     // ---- notes
 
     notes() {
+      this.tell();
       if (!DP.notes.open()) return this.say("The browser blocked the notes window: allow pop-ups for this page.");
       this.update();
     }
