@@ -1,11 +1,11 @@
 /* The lessons: a claim, a recorded round in the player, something to try, a question with its answer.
 
    const l = DominoLessons.mount(element, {data, run: async (id) => served, theme: "auto"|"light"|"dark", hash: true});
-   DominoLessons.open(element, {styles: url, data: url, run: async (id) => served}) fetches what is missing and follows the page's theme.
+   DominoLessons.open(element, {styles: url, data: url, run: async (id) => served, …}) fetches what is missing and follows the page's theme.
    l.theme(name) · l.goto(id or number) · l.state() -> {at, id, done, player} · l.destroy()
 
-   `data` is what viz.lessons.build returns, `run` gives a served trace. Needs the player's files. The address says
-   #lesson=ID; which lessons were answered is kept in this browser. Once the runs are there no server is needed. */
+   `data` is what viz.lessons.build returns, `run` gives a served trace; `library` (present.js) and `onEvent` are the player's. Needs the player's files. The address says
+   #lesson=ID, and in a talk also the view that is shown; which lessons were answered is kept in this browser. Once the runs are there no server is needed. */
 window.DominoLessons = (() => {
   "use strict";
   const STORE = "dt-lessons";
@@ -57,7 +57,7 @@ window.DominoLessons = (() => {
       this.player = DominoPlayer.mount(this.stage, {
         theme,
         downloads: false,
-        library: { ...library, run: (id) => (this.order.includes(id) || !library.run ? this.trace(id) : library.run(id)), partner: (shown) => this.partner(shown.id) || library.partner?.(shown) || null },
+        library: { run: (id) => this.trace(id), ...library, partner: (shown) => this.partner(shown.id) || library.partner?.(shown) || null },
         onEvent: (name, detail) => {
           if (name === "compare" && detail.on && !detail.runs) this.besideByKey();
           this.place(name);

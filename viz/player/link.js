@@ -2,7 +2,7 @@
 
    A *view* is plain data: {tab, lesson, filters, run, with, round, by, at, scoring, node, inside, stops, present}; fields that
    are missing are null or left out. A *stop* is a view of one or two runs with a note: {run, with, round, by, at,
-   scoring, node, note}. Runs are named by the hash of their content, so that a link means the same everywhere.
+   scoring, node, note}. `by`: "round", "position" (`at`: the step, 0 …) or "race" (`at`: ms of the recorded clock). Runs are named by the hash of their content, so that a link means the same everywhere.
 
    DominoPlayer.link.encode(view) -> "#run=…" · decode(hash) -> view · cleanStop(anything) -> stop or null
    await link.pack(stops) -> text for `stops` · await link.unpack(text) -> stops (Error with one sentence if damaged)

@@ -195,22 +195,10 @@
     }
 
     /** By scorer, over the anchors: {accepted: coming tokens held, cut: paths that the end of the text cut}; a scorer is missing
-        while an anchor's is unknown. `gain(a, b)`: [how many more a holds, in which round (0 …)], where that is most; among
-        rounds nearly as good, one whose build was recorded. */
+        while an anchor's is unknown. */
     tally() {
       if (this.tallied) return this.tallied;
-      const known = new Map();
-      const sums = {
-        gain: (a, b) => {
-          if (known.has(a + b)) return known.get(a + b);
-          const gains = this.rounds.map((_, k) => this.counterfactual(k, a).accepted - this.counterfactual(k, b).accepted);
-          const most = Math.max(...gains);
-          const told = Math.max(...gains.filter((_, k) => this.rounds[k].pops?.length));
-          const gain = told >= 0.6 * most ? told : most;
-          known.set(a + b, [gain, gains.findIndex((g, k) => g === gain && (gain !== told || this.rounds[k].pops?.length))]);
-          return known.get(a + b);
-        },
-      };
+      const sums = {};
       for (const s of SCORERS) {
         const found = this.rounds.map((_, k) => this.counterfactual(k, s));
         if (this.size && found.every(Boolean)) sums[s] = { accepted: found.reduce((sum, c) => sum + c.accepted, 0), cut: found.filter((c) => c.censored).length };
@@ -218,7 +206,22 @@
       if (this.summary.rounds !== undefined) this.tallied = sums; // the run has ended
       return sums;
     }
+
+    /** Where scorer a's tree holds most more of the coming tokens than b's, in a run that tally() knows both of: [how many,
+        round (0 …)]. A round whose build was recorded comes before one that is a little better. */
+    gain(a, b) {
+      const gains = this.rounds.map((_, k) => this.counterfactual(k, a).accepted - this.counterfactual(k, b).accepted);
+      const best = (rounds) => rounds.reduce((found, k) => (found === null || gains[k] > gains[found] ? k : found), null);
+      const all = [...gains.keys()];
+      const told = best(all.filter((k) => this.rounds[k].pops?.length));
+      const most = best(all);
+      const at = told !== null && gains[told] >= 0.6 * gains[most] ? told : most;
+      return [gains[at], at];
+    }
   }
 
-  Object.assign(DP.parts, { Run, BITS, STAGES, SCORERS, SCORER_TITLES, METHOD_TITLES, ANCHOR, BONUS });
+  /** Tokens of the output before each round of any of these runs, in order: the steps by text position. */
+  const stepsOf = (runs) => [...new Set(runs.flatMap((run) => run.starts))].sort((a, b) => a - b);
+
+  Object.assign(DP.parts, { Run, stepsOf, BITS, STAGES, SCORERS, SCORER_TITLES, METHOD_TITLES, ANCHOR, BONUS });
 })((window.DominoPlayer = window.DominoPlayer || {}));

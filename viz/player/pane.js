@@ -169,8 +169,8 @@
         const word = more === 0 ? "as many of the coming tokens as" : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} of the coming tokens than`;
         const cut = tally[best].cut + tally[other].cut;
         const limit = cut ? [" (", term("censored", `${plural(cut, "path")} cut by the end of the text`), ")"] : [];
-        const [gain, at] = tally.gain(best, other);
-        const most = gain > 0 ? ["; for example ", `${gain} at `, at === k ? "this round" : h("button.link", { type: "button", onclick: () => this.onRound(this, at) }, `round ${at + 1}`)] : [];
+        const [gain, at] = run.gain(best, other);
+        const most = gain > 0 ? [`; for example ${gain} at `, at === k ? "this round" : h("button.link", { type: "button", onclick: () => this.onRound(this, at) }, `round ${at + 1}`)] : [];
         parts.push(h("span.tally", null, `At these ${plural(run.size, "anchor")} the ${SCORER_TITLES[best].toLowerCase()} tree holds ${word} the ${SCORER_TITLES[other].toLowerCase()} tree`, ...limit, ...most, "."));
       }
       return parts;

@@ -11,7 +11,7 @@
   "use strict";
   if (!DP.parts || !DP.parts.Pane || !window.Plotly)
     throw new Error("player.js comes last: load vendor/plotly-basic.min.js and the other player files before it, in the order of viz.player.SCRIPTS.");
-  const { h, term, tips, number, Run, Pane, NodePanel, WalkPanel, RoundTable, Comparison, pictureButtons, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
+  const { h, term, tips, number, Run, stepsOf, Pane, NodePanel, WalkPanel, RoundTable, Comparison, pictureButtons, SCORERS, SCORER_TITLES, ANCHOR, BONUS, DASH, Inside, Presenter, StopsList, typing } = DP.parts;
 
   const SPEEDS = [0.5, 1, 2, 4, 8];
   const KEYS = [
@@ -316,7 +316,7 @@
 
     /** Text positions at which a round of either run starts. */
     positions() {
-      this.stops = this.comparing ? [...new Set(this.panes.flatMap((p) => p.run.starts))].sort((a, b) => a - b) : [];
+      this.stops = this.comparing ? stepsOf(this.panes.map((p) => p.run)) : [];
     }
 
     last() {

@@ -6,7 +6,7 @@
    theme(name)}; all are optional. Nothing here asks the server for what it has once seen. */
 (function (DP) {
   "use strict";
-  const { h, number, percent, plural, value, sum, Run, SCORER_TITLES, ANCHOR, BITS } = DP.parts;
+  const { h, number, percent, plural, value, sum, Run, stepsOf, SCORER_TITLES, ANCHOR, BITS } = DP.parts;
 
   const SCALE = 2; // px of the screen to one of the player's, at 1920 × 1080: the smallest label (14 px) becomes 28
   const IDLE = 2500; // ms after which the controls go out of sight
@@ -642,9 +642,9 @@
 
     /** "token 41": where in the text a stop by text position stands; its step while one of its runs is not here. */
     tokenOf({ run, with: beside, at }) {
-      const starts = [run, beside].map((id) => this.have(id)?.starts);
-      if (!starts.every(Boolean)) return `text position ${at + 1}`;
-      const steps = [...new Set(starts.flat())].sort((a, b) => a - b);
+      const runs = [run, beside].map((id) => this.have(id));
+      if (!runs.every(Boolean)) return `text position ${at + 1}`;
+      const steps = stepsOf(runs);
       return `token ${steps[Math.min(at, steps.length - 1)] + 1}`;
     }
 
