@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,55 +18,134 @@ from dominotree.gpu.gemm import BF16, K_BLOCK, RESIDUAL, SWIGLU, Residual, tenso
 from dominotree.gpu.nvrtc import Kernel
 
 CLUSTER = 2  # every multiprocessor has a partner; of larger clusters fewer fit at once
-DEPTH = 2  # blocks of 64 columns per stage
-THREADS = 384  # two warpgroups that multiply, four warps that fetch
+THREADS = 352  # two warpgroups that multiply, three warps that fetch
+OPERAND = 64  # rows of W that one instruction takes
 LEAST_STAGES = 3
-ROWS_PER_STAGE = 80  # rows of W in one stage of the ring: two warpgroups of up to 40
+MOST_STAGES = 16
+#: Counters of a launch: three products' ends and the first turn of one.
+COUNTERS = 4
+#: µs: what a boundary between two products takes at least, a stage's handshake, a load's way through a full memory.
+BOUNDARY, HANDSHAKE, LATENCY = 4.0, 0.15, 1.4
+CYCLES = 1755.0  # a µs
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A product: W [n_out, k], and what becomes of it."""
+
+    n_out: int
+    k: int
+    epilogue: int
 
 
 @dataclass(frozen=True)
 class Cut:
-    """``rows`` of W per warpgroup and tile (a multiple of 8), ``splits`` of the columns over a cluster (1 or CLUSTER)."""
+    """``operands`` of ``rows`` rows of W each per tile (rows a multiple of 8); ``splits`` of the columns over a cluster.
+
+    One operand: the two warpgroups share its columns. Two: each takes one. ``depth``: blocks of 64 columns per stage.
+    """
 
     rows: int
+    operands: int
     splits: int
     tiles: int
+    depth: int
+
+    @property
+    def height(self) -> int:
+        return self.rows * self.operands
+
+    def stage(self, ntok: int) -> int:
+        """Bytes of a stage: W and X."""
+        return (self.height + ntok) * self.depth * K_BLOCK * 2
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The ring's ``stages`` of ``slot`` bytes, ``inner`` blocks of 64 columns per warpgroup and stage, a cut per product."""
+
+    slot: int
+    stages: int
+    inner: int
+    cuts: tuple[Cut, ...]
+    cost: float
+
+    def shared(self, n: int) -> int:
+        return self.stages * self.slot + _rest(n, self.cuts)
 
 
 @functools.cache
-def cut(n: int, n_out: int, k: int, epilogue: int, ctas: int) -> Cut:
-    """The tile height and split that keep ``ctas`` CTAs about equally busy; by a rough model of the time."""
-    best, least = None, float("inf")
-    for splits in (1, CLUSTER):
-        if k // K_BLOCK < splits:
-            continue
-        for rows in range(8, ROWS_PER_STAGE // 2 + 1, 8):
-            tiles = -(
-                -(n_out // 2 if epilogue == SWIGLU else n_out) // (rows if epilogue == SWIGLU else 2 * rows)
-            )
-            turns = -(-tiles // (ctas // splits))
-            through = turns * (2 * rows + n) * (k // splits) * 2 / 55e3
-            handshakes = turns * (k / splits / K_BLOCK / DEPTH) * 0.35  # µs that a stage takes at least
-            cost = max(through, n_out * k * 2 / 4.3e6, handshakes) + turns * (2.0 if splits > 1 else 1.0)
-            if cost < least:
-                best, least = Cut(rows, splits, tiles), cost
-    assert best is not None
+def plan(n: int, shapes: tuple[Shape, ...], ctas: int, room: int) -> Plan | None:
+    """The cheapest cut of all products that share a ring in ``room`` bytes, by a rough model of the time; None: no room."""
+    best: Plan | None = None
+    for inner in (1, 2, 3):
+        choices = [list(_cuts(n, s, ctas, inner)) for s in shapes]
+        for slot in sorted({c.stage(_padded(n)) for found in choices for c in found}):
+            found = _plan(n, shapes, choices, ctas, room, slot, inner)
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
     return best
 
 
-def ring_stages(n: int, room: int) -> int:
-    """Stages of the ring for n rows in ``room`` bytes of shared memory; below LEAST_STAGES there is no ring."""
-    ntok = -(-n // 8) * 8
-    return min((room - _rest(ntok)) // _stage(ntok), 16)
+def _plan(
+    n: int, shapes: Sequence[Shape], choices: Sequence[Sequence[Cut]], ctas: int, room: int, slot: int, inner: int
+) -> Plan | None:  # fmt: skip
+    stages = min((room - _rest(n, ())) // slot, MOST_STAGES)
+    while stages >= LEAST_STAGES:
+        cuts, total = [], 0.0
+        for shape, found in zip(shapes, choices, strict=True):
+            priced = [
+                (_cost(n, shape, c, ctas, stages), i)
+                for i, c in enumerate(found)
+                if c.stage(_padded(n)) <= slot
+            ]
+            if not priced:
+                return None
+            cost, i = min(priced)
+            cuts.append(found[i])
+            total += cost
+        plan = Plan(slot, stages, inner, tuple(cuts), total)
+        if plan.shared(n) <= room:
+            return plan
+        stages -= 1
+    return None
 
 
-def _stage(ntok: int) -> int:
-    return (ROWS_PER_STAGE + ntok) * K_BLOCK * 2 * DEPTH
+def _cuts(n: int, shape: Shape, ctas: int, inner: int) -> list[Cut]:
+    blocks, found = -(-shape.k // K_BLOCK), []
+    for operands in (1, 2) if shape.epilogue != SWIGLU else (2,):
+        depth = inner * (1 if operands == 2 else 2)
+        for rows in range(8, OPERAND + 1, 8):
+            out = rows if shape.epilogue == SWIGLU else rows * operands
+            tiles = -(-(shape.n_out // 2 if shape.epilogue == SWIGLU else shape.n_out) // out)
+            found += [Cut(rows, operands, s, tiles, depth) for s in (1, CLUSTER) if blocks >= s * depth]
+    return found
 
 
-def _rest(ntok: int) -> int:
-    """The reduction buffer (a product may read past the last stage's rows) and the alignment."""
-    return max(ntok * (ROWS_PER_STAGE + 4) * 4, 16384) + 2048
+def _cost(n: int, shape: Shape, cut: Cut, ctas: int, stages: int) -> float:
+    """µs of one product: memory against the busiest CTA, and what of the boundary before it the ring does not cover."""
+    ntok = _padded(n)
+    blocks = -(-shape.k // K_BLOCK)
+    turns = -(-cut.tiles // (ctas // cut.splits))
+    stages_of_tile = -(-blocks // cut.depth)
+    steps = turns * -(-stages_of_tile // cut.splits)
+    weights = cut.height * cut.depth * K_BLOCK * 2
+    products = 4 * cut.depth * (2 if cut.operands == 2 else 1) * (2 * OPERAND * 16 + ntok * 32) / 128 / CYCLES
+    step = max(HANDSHAKE + products, cut.stage(ntok) / 55e3, LATENCY / stages)
+    memory, busiest = shape.n_out * shape.k * 2 / 4.3e6, steps * step
+    ahead = stages * weights * ctas / 4.3e6
+    hidden = min(BOUNDARY, ahead, max(0.0, memory - busiest))
+    return max(memory, busiest) + BOUNDARY - hidden + turns * (0.7 + 0.5 * (cut.splits > 1))
+
+
+def _padded(n: int) -> int:
+    return -(-n // 8) * 8
+
+
+def _rest(n: int, cuts: Sequence[Cut]) -> int:
+    """The buffer of sums (a product may read past the last stage's rows) and the alignment."""
+    highest = max((c.height for c in cuts), default=0)
+    return max(_padded(n) * (highest + 4) * 4, OPERAND * K_BLOCK * 2) + 1024
 
 
 @dataclass
@@ -82,55 +162,75 @@ class Op:
     features: Tensor | None = None
     eps: float = 0.0
 
+    @property
+    def shape(self) -> Shape:
+        n_out, k = self.weight.shape
+        return Shape(n_out, k, self.epilogue)
+
 
 class Block:
-    """Up to four products that follow each other. ``counters`` int32 [3], zero before each launch.
+    """Up to four products that follow each other. ``counters`` int32 [COUNTERS], zero before each launch.
 
     ``room``: bytes of shared memory that the ring may take; the rest stays free for the kernel before and after.
+    ``trace`` int64 [CTAs, 4, 8]: clocks of every CTA's steps (0 start, 1 first stage there, 2 products done, 3 partner's
+    sums there, 4 written, 5 announced), to find out where the time goes.
     """
 
-    def __init__(self, ops: list[Op], counters: Tensor, room: int, pdl: bool = True) -> None:
+    def __init__(
+        self, ops: list[Op], counters: Tensor, room: int, pdl: bool = True, trace: Tensor | None = None,
+        shape: Plan | None = None,
+    ) -> None:  # fmt: skip
         device, n = ops[0].x.device, len(ops[0].x)
-        self.n, self.count, self.pdl = n, len(ops), pdl
-        ntok = -(-n // 8) * 8
-        stages = ring_stages(n, room)
-        if stages < LEAST_STAGES:
+        self.n, self.count, self.pdl, self.trace = n, len(ops), pdl, trace
+        ntok = _padded(n)
+        processors = torch.cuda.get_device_properties(device).multi_processor_count
+        shapes = tuple(op.shape for op in ops)
+        found = shape or plan(n, shapes, processors // CLUSTER * CLUSTER, room)
+        if found is None:
             raise ValueError(f"{room} bytes of shared memory hold no ring for {n} rows")
-        self.shared = stages * _stage(ntok) + _rest(ntok)
-        self.kernel = _kernel(ntok, stages, pdl)
+        self.plan, self.shared = found, found.shared(n)
+        self.kernel = _kernel(ntok, found, pdl, trace is not None)
         self.ctas = _resident(self.kernel, self.shared, device.index or 0)
         packed, base, self._keep = [], 0, [ops, counters]
-        for i, op in enumerate(ops):
+        early: tuple[Tensor | None, int, int] = None, 0, 0  # the first turn of the product before
+        for i, (op, cut) in enumerate(zip(ops, found.cuts, strict=True)):
             n_out, k = op.weight.shape
-            shape = cut(n, n_out, k, op.epilogue, self.ctas)
-            maps = tensor_map(op.weight, shape.rows, DEPTH), tensor_map(op.x, ntok, DEPTH)
+            groups = self.ctas // cut.splits
+            maps = tensor_map(op.weight, cut.rows, cut.depth), tensor_map(op.x, ntok, cut.depth)
             self._keep.append(maps)
             into = op.into
             if into is not None:
-                into.segments = shape.tiles * shape.splits
+                into.segments = cut.tiles * cut.splits
                 if into.segments > len(into.squares):
                     raise ValueError("too many segments for the buffer of squares")
+            announce = counters[3:] if op.epilogue == SWIGLU and cut.tiles > groups else None
             packed.append(
                 struct.pack(
-                    "<10Q9if2i",
+                    "<12Q9if6i",
                     *(_address(t) for t in (
                         *maps, into.h if into else op.out, op.normed.squares if op.normed else None,
                         into.scaled if into else None, op.next_norm, into.squares if into else None, op.features,
                         counters[i - 1 :] if i else None, counters[i:] if i + 1 < len(ops) else None,
+                        early[0], announce,
                     )),
                     op.features.stride(0) if op.features is not None else 0, op.epilogue,
-                    op.normed.segments if op.normed else 0, n_out, k, shape.rows, shape.splits, shape.tiles,
-                    base, op.eps, 0, 0,
+                    op.normed.segments if op.normed else 0, n_out, k, cut.rows, cut.splits, cut.tiles,
+                    base, op.eps, cut.depth, cut.operands, early[1], early[2], 0, 0,
                 )
             )  # fmt: skip
-            groups = self.ctas // shape.splits
-            base = (base + shape.tiles) % groups if shape.splits == 1 else 0
+            early = (
+                (announce, groups * cut.rows // K_BLOCK, groups * cut.splits)
+                if announce is not None
+                else (None, 0, 0)
+            )
+            base = (base + cut.tiles) % groups if cut.splits == 1 else 0
         self.ops = torch.frombuffer(bytearray(b"".join(packed)), dtype=torch.uint8).to(device)
 
     def __call__(self) -> None:
         """Launch; may be captured."""
+        extra = () if self.trace is None else (self.trace,)
         self.kernel.launch(
-            self.ctas, THREADS, self.ops, self.count, self.n, smem=self.shared, pdl=self.pdl, cluster=CLUSTER
+            self.ctas, THREADS, self.ops, self.count, self.n, *extra, smem=self.shared, pdl=self.pdl, cluster=CLUSTER
         )  # fmt: skip
 
 
@@ -146,12 +246,12 @@ def _address(tensor: Tensor | None) -> int:
 
 
 @functools.cache
-def _kernel(ntok: int, stages: int, pdl: bool) -> Kernel:
+def _kernel(ntok: int, shape: Plan, pdl: bool, traced: bool) -> Kernel:
     defines = {
-        "NTOK": ntok, "STAGES": stages, "C": CLUSTER, "LEAD": 2, "MAX_ROWS_W": ROWS_PER_STAGE,
-        **({"PDL": 1} if pdl else {}),
+        "NTOK": ntok, "STAGES": shape.stages, "STAGE_BYTES": shape.slot, "INNER": shape.inner, "C": CLUSTER, "LEAD": 2,
+        **({"PDL": 1} if pdl else {}), **({"TRACE": 1} if traced else {}),
     }  # fmt: skip
     return Kernel("block.cu", "block", defines)
 
 
-__all__ = ["BF16", "RESIDUAL", "SWIGLU", "Block", "Op", "cut"]
+__all__ = ["BF16", "RESIDUAL", "SWIGLU", "Block", "Cut", "Op", "Plan", "Shape", "plan"]

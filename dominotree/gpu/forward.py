@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import torch
 from torch import Tensor
 
-from dominotree.gpu.attention import TreeAttention, rotary_tables
-from dominotree.gpu.block import LEAST_STAGES, Block, Op, ring_stages
+from dominotree.gpu.attention import Cut, TreeAttention, rotary_tables
+from dominotree.gpu.block import COUNTERS, Block, Op, Shape, plan
 from dominotree.gpu.gemm import BF16, FLOAT, MAX_ROWS, RESIDUAL, SHARED_LIMIT, SWIGLU, Product, Residual
 from dominotree.gpu.nvrtc import Kernel
 from dominotree.model import DecoderLayer, KVCache, ModelConfig
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+#: µs a layer that a block gains when it may start while attention runs.
+BESIDE_GAIN = 2.0
 
 
 def unsupported(config: ModelConfig, dtype: torch.dtype, n: int, device: torch.device) -> str | None:
@@ -72,12 +75,16 @@ class DecoderStack:
     def __init__(
         self, config: ModelConfig, layers: list[DecoderLayer], final_norm: Tensor, n: int, cache: KVCache, bucket: int,
         features: Tensor | None = None, feature_layers: tuple[int, ...] = (), pdl: bool = True,
-        room: int = 0, tables: tuple[Tensor, Tensor] | None = None,
+        room: int = 0, tables: tuple[Tensor, Tensor] | None = None, shape: Cut | None = None,
+        traces: Tensor | None = None,
     ) -> None:  # fmt: skip
-        """``features`` bf16 [n, F] receives the raw outputs of ``feature_layers``; ``tables``: see ``rotary_tables``."""
+        """``features`` bf16 [n, F] receives the raw outputs of ``feature_layers``; ``tables``: see ``rotary_tables``.
+
+        For measurements: ``room`` and ``shape`` overrule the cuts, ``traces`` int64 [layers, CTAs, 4, 8] (``Block``).
+        """
         device = cache.k.device
         self.config, self.layers, self.n, self.pdl = config, layers, n, pdl
-        self.attention = TreeAttention(config, n, cache, bucket, pdl=pdl, tables=tables)
+        self.attention = TreeAttention(config, n, cache, bucket, pdl=pdl, tables=tables, shape=shape)
 
         def empty(width: int) -> Tensor:
             return torch.zeros(n, width, device=device, dtype=torch.bfloat16)
@@ -93,11 +100,8 @@ class DecoderStack:
         self.first = Product(
             layers[0].qkv, stream.scaled, BF16, self.projected, normed=first, eps=eps, pdl=pdl
         )
-        self.counters = torch.zeros(len(layers), 3, device=device, dtype=torch.int32)
-        beside = (
-            SHARED_LIMIT - self.attention.shared - 4096
-        )  # the attention before a block may still be there
-        self.room = room or (beside if ring_stages(n, beside) > LEAST_STAGES else SHARED_LIMIT - 2048)
+        self.counters = torch.zeros(len(layers), COUNTERS, device=device, dtype=torch.int32)
+        self.room = room or self._room(n)
         self.blocks: list[Block] = []
         for i, layer in enumerate(layers):
             following = layers[i + 1].input_norm if i + 1 < len(layers) else final_norm
@@ -112,7 +116,22 @@ class DecoderStack:
             ]
             if i + 1 < len(layers):
                 ops.append(Op(layers[i + 1].qkv, stream.scaled, BF16, self.projected, normed=end, eps=eps))
-            self.blocks.append(Block(ops, self.counters[i], self.room, pdl))
+            trace = None if traces is None else traces[i]
+            self.blocks.append(Block(ops, self.counters[i], self.room, pdl, trace))
+
+    def _room(self, n: int) -> int:
+        """Shared memory for the blocks' ring: beside attention where both fit, all of it otherwise."""
+        c, qkv = self.config, self.layers[0].qkv.shape[0]
+        shapes = (
+            Shape(c.hidden_size, c.num_heads * c.head_dim, RESIDUAL), Shape(2 * c.intermediate_size, c.hidden_size, SWIGLU),
+            Shape(c.hidden_size, c.intermediate_size, RESIDUAL), Shape(qkv, c.hidden_size, BF16),
+        )  # fmt: skip
+        whole, beside = SHARED_LIMIT - 2048, SHARED_LIMIT - self.attention.shared - 4096
+        processors = torch.cuda.get_device_properties(self.stream.h.device).multi_processor_count // 2 * 2
+        alone, both = plan(n, shapes, processors, whole), plan(n, shapes, processors, beside)
+        if alone is None:
+            raise ValueError(f"the kernels have no room for {n} rows of hidden size {c.hidden_size}")
+        return beside if both is not None and both.cost < alone.cost + BESIDE_GAIN else whole
 
     def launch(
         self, ids: Tensor, table: Tensor, positions: Tensor, mask: Tensor | None, length: Tensor

@@ -3,20 +3,20 @@
 //
 // The parts are those of gemm.cu (TMA ring, wgmma, sums over a cluster in a fixed order). Here one warp streams W through
 // all products, running ahead as far as the ring reaches; a second one adds X as soon as the product before is complete
-// on all multiprocessors (a counter in device memory); two warps sum the squares for RMSNorm meanwhile. Tiles are as
-// high as the shape needs (R rows per warpgroup, not 64) so that every multiprocessor gets the same share.
+// on all multiprocessors (a counter in device memory) or, where that took several turns, the columns of its first turn;
+// a third sums the squares for RMSNorm meanwhile. Tiles are as high as the shape needs so that every multiprocessor gets
+// the same share. A tile of up to 64 rows of W is one operand of wgmma: the warpgroups then share out its columns;
+// higher tiles are two operands, one per warpgroup. A stage holds as many columns as fit, so that the ring is always full.
 //
-// All CTAs must be resident: one per multiprocessor at most. Defines: NTOK, STAGES, C, LEAD, PDL, MAX_ROWS_W (rows of W
-// per stage).
+// All CTAs must be resident: one per multiprocessor at most. Defines: NTOK, STAGES, STAGE_BYTES, INNER (blocks of 64
+// columns of a stage that a warpgroup multiplies), C, LEAD, PDL.
 #include "common.cuh"
 #include "hopper.cuh"
 
-#define DEPTH 2  // blocks of 64 columns per stage: fewer, larger stages, as each costs its handshake
-#define W_BYTES (MAX_ROWS_W * DEPTH * 128)
-#define X_BYTES (NTOK * DEPTH * 128)
-#define STAGE_BYTES (W_BYTES + X_BYTES)
-#define PITCH (MAX_ROWS_W + 4)
 #define CONSUMERS 256
+#define THREADS (CONSUMERS + 96)
+// Up to 16 rows, registers are kept low enough that attention may be resident beside this kernel.
+#define RESIDENT (NTOK <= 16 ? 2 : 1)
 #define MAX_OPS 4
 #ifdef TRACE  // clock of every step of every CTA, for finding out where the time goes
 #define TRACE_ARG , long long* trace
@@ -26,9 +26,9 @@
 #define STAMP(op, step)
 #endif
 #define BATCH 3  // tokens that a warp finishes together
-#define CHAINS (NTOK <= 24 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
+#define CHAINS (NTOK <= 8 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
 
-struct Op {  // one product; 128 bytes, as packed by gpu/block.py
+struct Op {  // one product; 160 bytes, as packed by gpu/block.py
   const void* w_map;
   const void* x_map;
   void* y;
@@ -37,12 +37,16 @@ struct Op {  // one product; 128 bytes, as packed by gpu/block.py
   const bf16* next_norm;
   float* squares_out;
   bf16* features;
-  int* wait;  // counter of the product before, null for the first
+  int* wait;  // counter of the product before (CTAs that are done with it), null for the first
   int* done;
+  int* wait_early;  // counter of its first turn's tiles, or null
+  int* done_early;
   int feature_pitch, epilogue, segments_in, n_out;  // n_out: rows of W
-  int k, rows, splits, tiles;                       // rows per warpgroup
+  int k, rows, splits, tiles;                       // rows of W per operand
   int base;                                         // which group of CTAs takes tile 0
   float eps;
+  int depth, operands;            // blocks of 64 columns per stage; 1: warpgroups share them, 2: they share the rows
+  int early_blocks, early_tiles;  // blocks of X that the first turn of the product before gives, and its tiles
   int pad[2];
 };
 
@@ -55,18 +59,18 @@ __device__ __forceinline__ void wait_counter(const int* counter, int target) {
   } while (seen < target);
 }
 
-struct Walk {  // this CTA's tiles of one product
-  int group, groups, member, first, kb_begin, kb_end;
+struct Walk {  // this CTA's tiles of one product, and its stages: member, member + splits, … of `stages`
+  int group, groups, member, first, stages, splits;
   __device__ Walk(const Op& op, int ctas) {
-    int c = op.splits, cta = blockIdx.x;
-    groups = ctas / c, group = cta / c, member = cta % c;
+    splits = op.splits;
+    groups = ctas / splits, group = blockIdx.x / splits, member = blockIdx.x % splits;
     first = (group - op.base % groups + groups) % groups;
-    int blocks = (op.k / 64 + DEPTH - 1) / DEPTH;
-    kb_begin = member * blocks / c, kb_end = (member + 1) * blocks / c;
+    stages = (op.k / 64 + op.depth - 1) / op.depth;
   }
+  __device__ int own() const { return (stages - member + splits - 1) / splits; }
 };
 
-extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op* ops, int count, int n TRACE_ARG) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* ops, int count, int n TRACE_ARG) {
   extern __shared__ unsigned char dynamic[];
   __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], ready, done, scaled;
   __shared__ float scale[2][NTOK];
@@ -75,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
   const unsigned ring = (shared_address(dynamic) + 1023) / 1024 * 1024;
   float* red = reinterpret_cast<float*>(dynamic + (ring - shared_address(dynamic)) + STAGES * STAGE_BYTES);
 
-  for (int i = tid; i < count * (int)sizeof(Op) / 4; i += CONSUMERS + 128)
+  for (int i = tid; i < count * (int)sizeof(Op) / 4; i += THREADS)
     reinterpret_cast<int*>(op_of)[i] = __ldg(reinterpret_cast<const int*>(ops) + i);
   if (tid == 0) {
     for (int s = 0; s < STAGES; ++s) {
@@ -84,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
     }
     barrier_init(&ready, C);
     barrier_init(&done, C);
-    barrier_init(&scaled, 2);
+    barrier_init(&scaled, 1);
     barriers_visible();
   }
   __syncthreads();
@@ -97,7 +101,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
       for (int o = 0; o < count; ++o) {
         Walk w(op_of[o], ctas);
         if (w.first < op_of[o].tiles)
-          total += ((op_of[o].tiles - w.first + w.groups - 1) / w.groups) * (w.kb_end - w.kb_begin);
+          total += ((op_of[o].tiles - w.first + w.groups - 1) / w.groups) * w.own();
       }
       const int trigger = max(0, total - LEAD);
       int slot = 0, issued = 0;
@@ -106,17 +110,18 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
         Walk w(op, ctas);
-        const int height = op.rows, second = op.epilogue == 3 ? op.n_out / 2 : height;
-        const int step = op.epilogue == 3 ? height : 2 * height, tiles = op.tiles;
+        const int height = op.rows, depth = op.depth, operands = op.operands, tiles = op.tiles;
+        const int second = op.epilogue == 3 ? op.n_out / 2 : height, step = op.epilogue == 3 ? height : operands * height;
         const void* w_map = op.w_map;
         for (int tile = w.first; tile < tiles; tile += w.groups)
-          for (int kb = w.kb_begin; kb < w.kb_end; ++kb) {
+          for (int kb = w.member; kb < w.stages; kb += w.splits) {
             if (issued++ == trigger) let_successor_start();
             barrier_wait(&empty[slot], parity);
             const unsigned at = ring + slot * STAGE_BYTES;
-            barrier_expect(&full[slot], 2 * height * DEPTH * 128);
-            tma_load_blocks(at, w_map, tile * step, kb * DEPTH, &full[slot]);
-            tma_load_blocks(at + height * DEPTH * 128, w_map, tile * step + second, kb * DEPTH, &full[slot]);
+            barrier_expect(&full[slot], operands * height * depth * 128);
+            tma_load_blocks(at, w_map, tile * step, kb * depth, &full[slot]);
+            if (operands == 2)
+              tma_load_blocks(at + height * depth * 128, w_map, tile * step + second, kb * depth, &full[slot]);
             if (++slot == STAGES) slot = 0, parity ^= 1;
           }
       }
@@ -127,21 +132,28 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
         Walk w(op, ctas);
-        if (op.wait) {
-          wait_counter(op.wait, ctas);
-          asm volatile("fence.proxy.async.global;" ::: "memory");  // written by stores, read by TMA
-        }
         const void* x_map = op.x_map;
-        const int tiles = op.tiles;
+        const int tiles = op.tiles, depth = op.depth, behind = op.operands * op.rows * depth * 128;
+        int open = op.wait ? 0 : op.k / 64 + depth;  // blocks of X that are known to be complete
         for (int tile = w.first; tile < tiles; tile += w.groups)
-          for (int kb = w.kb_begin; kb < w.kb_end; ++kb) {
+          for (int kb = w.member; kb < w.stages; kb += w.splits) {
+            while ((kb + 1) * depth > open) {
+              if (open == 0 && op.wait_early && op.early_blocks >= (kb + 1) * depth) {
+                wait_counter(op.wait_early, op.early_tiles);
+                open = op.early_blocks;
+              } else {
+                wait_counter(op.wait, ctas);
+                open = op.k / 64 + depth;
+              }
+              asm volatile("fence.proxy.async.global;" ::: "memory");  // written by stores, read by TMA
+            }
             barrier_wait(&empty[slot], parity);
-            barrier_expect(&full[slot], X_BYTES);
-            tma_load_blocks(ring + slot * STAGE_BYTES + W_BYTES, x_map, 0, kb * DEPTH, &full[slot]);
+            barrier_expect(&full[slot], NTOK * depth * 128);
+            tma_load_blocks(ring + slot * STAGE_BYTES + behind, x_map, 0, kb * depth, &full[slot]);
             if (++slot == STAGES) slot = 0, parity ^= 1;
           }
       }
-    } else if (role >= 2) {  // --------------------------------------------------------------------- squares
+    } else if (role == 2) {  // --------------------------------------------------------------------- squares
       wait_for_predecessor();
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
@@ -149,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
         const float* squares = op.squares_in;
         const int segments = op.segments_in;
         if (op.wait) wait_counter(op.wait, ctas);
-        for (int token0 = (role - 2) * 4; token0 < n; token0 += 8) {
+        for (int token0 = 0; token0 < n; token0 += 4) {
           float sum[4] = {0.f, 0.f, 0.f, 0.f};
           for (int s0 = lane; s0 < segments; s0 += 128) {
             float part[4][4];
@@ -185,12 +197,20 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
   wait_for_predecessor();
   const int wg = warp / 4, g = lane / 4, t = lane % 4;
   const unsigned red_at = shared_address(red);
+  auto complete = [&](int* counter) {  // what this CTA has written is there for everybody
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    consumers_sync(CONSUMERS);
+    if (tid == 0) __threadfence();
+    if (tid == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+  };
   int slot = 0, sums_shared = 0, scales = 0;
   unsigned parity = 0;
   for (int o = 0; o < count; ++o) {
     const Op& op = op_of[o];
     Walk w(op, ctas);
-    const int height = op.rows, splits = op.splits;
+    const int height = op.rows, splits = op.splits, depth = op.depth, pitch = op.operands * height + 4;
+    const bool by_columns = op.operands == 1;
+    const int row0 = by_columns ? 0 : wg * height, z0 = by_columns ? wg * INNER : 0;
     const bool scaling = op.squares_in != nullptr;
     bool scale_known = false;
     STAMP(o, 0);
@@ -201,16 +221,17 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
 #pragma unroll
         for (int i = 0; i < NTOK / 2; ++i) acc[c][i] = 0.f;
       int previous = -1;
-      for (int kb = w.kb_begin; kb < w.kb_end; ++kb) {
+      for (int kb = w.member; kb < w.stages; kb += splits) {
         barrier_wait(&full[slot], parity);
-        if (kb == w.kb_begin && tile == w.first) STAMP(o, 1);
-        const unsigned at = ring + slot * STAGE_BYTES;
+        if (kb == w.member && tile == w.first) STAMP(o, 1);
+        const unsigned at = ring + slot * STAGE_BYTES + (row0 * depth + z0 * height) * 128;
+        const unsigned x_at = ring + slot * STAGE_BYTES + (op.operands * height * depth + z0 * NTOK) * 128;
         wgmma_fences(acc);
 #pragma unroll
-        for (int z = 0; z < DEPTH; ++z)
+        for (int z = 0; z < INNER; ++z)  // a loop of unknown length would have its products serialised
 #pragma unroll
           for (int k = 0; k < 4; ++k)
-            wgmma(acc[(z * 4 + k) % CHAINS], operand(at + (wg * DEPTH + z) * height * 128 + k * 32), operand(at + W_BYTES + z * NTOK * 128 + k * 32));
+            wgmma(acc[k % CHAINS], operand(at + z * height * 128 + k * 32), operand(x_at + z * NTOK * 128 + k * 32));
         wgmma_commit();
         wgmma_waits<1>(acc);
         if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
@@ -229,10 +250,23 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
         float sum = acc[0][i];
 #pragma unroll
         for (int c = 1; c < CHAINS; ++c) sum += acc[c][i];
-        if (row < height) red[token * PITCH + wg * height + row] = sum;
+        if (row < height && !(by_columns && wg == 0)) red[token * pitch + row0 + row] = sum;
       }
       consumers_sync(CONSUMERS);
-      const int wide = op.epilogue == 3 ? height : 2 * height;  // columns of Y in this tile
+      if (by_columns) {  // the first warpgroup adds its columns' sums to the second's
+        if (wg == 0) {
+#pragma unroll
+          for (int i = 0; i < NTOK / 2; ++i) {
+            int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
+            float sum = acc[0][i];
+#pragma unroll
+            for (int c = 1; c < CHAINS; ++c) sum += acc[c][i];
+            if (row < height) red[token * pitch + row] += sum;
+          }
+        }
+        consumers_sync(CONSUMERS);
+      }
+      const int wide = op.epilogue == 3 ? height : op.operands * height;  // columns of Y in this tile
       const int begin = w.member * wide / splits, share = (w.member + 1) * wide / splits - begin;
       const int width = op.epilogue == 3 ? op.n_out / 2 : op.n_out;
       if (splits > 1 && tid < C) barrier_arrive_remote(&ready, tid);
@@ -254,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
       STAMP(o, 3);
       const float* scale_of = scale[o & 1];
       auto total = [&](int token, int row) {
-        const unsigned at = red_at + (token * PITCH + row) * 4;
+        const unsigned at = red_at + (token * pitch + row) * 4;
         float sum = 0.f;
         if (splits == 1) {
           sum = load_cluster<1>(at, 0);
@@ -279,7 +313,7 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
             float value[BATCH], part[BATCH][C];
 #pragma unroll
             for (int q = 0; q < BATCH; ++q) {  // all loads first, then the sums
-              const unsigned at = red_at + (min(token0 + q, n - 1) * PITCH + begin + j) * 4;
+              const unsigned at = red_at + (min(token0 + q, n - 1) * pitch + begin + j) * 4;
               if (splits == 1) {
                 part[q][0] = load_cluster<1>(at, 0);
               } else {
@@ -336,18 +370,14 @@ extern "C" __global__ void __launch_bounds__(CONSUMERS + 128, 1) block(const Op*
         if (tid < C) barrier_arrive_remote(&done, tid);
         ++sums_shared;
       }
+      if (op.done_early && tile < w.groups) complete(op.done_early);
     }
     if (scaling && !scale_known) {  // no tile of this product was ours: keep the phases in step
       barrier_wait(&scaled, scales & 1);
       ++scales;
     }
     STAMP(o, 4);
-    if (op.done) {
-      asm volatile("fence.proxy.async.global;" ::: "memory");
-      consumers_sync(CONSUMERS);
-      if (tid == 0) __threadfence();
-      if (tid == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(op.done) : "memory");
-    }
+    if (op.done) complete(op.done);
     STAMP(o, 5);
   }
   if (sums_shared > 0) barrier_wait_cluster(&done, (sums_shared - 1) & 1);  // nobody reads this CTA's memory any more

@@ -1,0 +1,141 @@
+"""Where a decoder layer's time goes on this GPU: ``python -m dominotree.bench.layers``.
+
+A stack of layers at a released shape, random weights, captured as one CUDA graph: µs per layer, the weights' floor beside
+it, and the steps between (``--trace``: clocks of every multiprocessor, median and largest over them, medians over layers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dominotree.bench.attention import median_ms
+from dominotree.bench.engine import bandwidth
+from dominotree.bench.shapes import TARGETS, random_weights
+from dominotree.gpu.attention import Cut
+from dominotree.gpu.forward import DecoderStack
+from dominotree.model import DecoderLayer, KVCache
+from dominotree.target import Target
+
+CONTEXT = 512
+PRODUCTS = ("output", "gate-up", "down", "qkv")
+STEPS = ("first stage", "products", "partner", "written", "announced")
+
+
+class Stack:
+    """``layers`` decoder layers of a shape with random weights, n rows behind CONTEXT rows of cache."""
+
+    def __init__(self, model: str, layers: int) -> None:
+        self.config = dataclasses.replace(TARGETS[model], num_layers=layers, vocab_size=1024)
+        device, bf16 = torch.device("cuda"), torch.bfloat16
+        target = Target(
+            self.config,
+            random_weights(Target.weight_shapes(self.config), device, bf16, 0),
+            tuple(range(layers)),
+        )
+        self.target, self.layers = target, target.layers
+        self.bytes = sum(_bytes(layer) for layer in self.layers)
+
+    def prepare(self, n: int, **options: Any) -> tuple[DecoderStack, Any]:
+        """A stack and the function that launches it."""
+        device = torch.device("cuda")
+        cache = KVCache(self.config, 1024, device, torch.bfloat16)
+        stack = DecoderStack(self.config, self.layers, self.target.norm, n, cache, 1024, **options)
+        ids = torch.randint(1024, (n,), device=device)
+        positions = CONTEXT + torch.arange(n, device=device)
+        mask = torch.ones(n, n, device=device, dtype=torch.bool).tril()
+        length = torch.tensor([CONTEXT], device=device)
+        return stack, lambda: stack.launch(ids, self.target.embedding, positions, mask, length)
+
+    def time(self, n: int, **options: Any) -> tuple[DecoderStack, float]:
+        """µs per layer of a captured launch."""
+        stack, launch = self.prepare(n, **options)
+        launch()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            launch()
+        return stack, median_ms(graph.replay, 20) * 1e3 / len(self.layers)
+
+    def trace(self, n: int, **options: Any) -> list[tuple[str, list[tuple[float, float]]]]:
+        """Per product and step (median, largest) µs over the multiprocessors, medians over the layers."""
+        processors = torch.cuda.get_device_properties(0).multi_processor_count
+        clocks = torch.zeros(len(self.layers), processors, 4, 8, device="cuda", dtype=torch.long)
+        _, launch = self.prepare(n, traces=clocks, **options)
+        for _ in range(3):
+            launch()
+        torch.cuda.synchronize()
+        clock = getattr(torch.cuda.get_device_properties(0), "clock_rate", 1_980_000) / 1e3  # cycles a µs
+        steps = (clocks[1:-1, :, :, 1:6] - clocks[1:-1, :, :, 0:5]).float() / clock
+        found = []
+        for i, name in enumerate(PRODUCTS):
+            found.append((name, [_spread(steps[:, :, i, j]) for j in range(len(STEPS))]))
+        return found
+
+
+def _spread(steps: Tensor) -> tuple[float, float]:
+    """Of µs [layers, multiprocessors]."""
+    return steps.median(1).values.median().item(), steps.amax(1).median().item()
+
+
+def _bytes(layer: DecoderLayer) -> int:
+    return sum(w.numel() * w.element_size() for w in (layer.qkv, layer.o, layer.gate_up, layer.down))
+
+
+def variants(stack: DecoderStack) -> list[tuple[str, dict[str, Any]]]:
+    """Other cuts of attention, and rooms of the ring, that are worth a comparison."""
+    own: Cut = stack.attention.cut
+    found: list[tuple[str, dict[str, Any]]] = [("as planned", {})]
+    for name, shape in (
+        ("attention un 1", dataclasses.replace(own, un=1)),
+        ("attention un 1, one stage", dataclasses.replace(own, un=1, stages=1)),
+    ):
+        if shape != own:
+            found.append((name, {"shape": shape}))
+    found.append(("ring alone", {"room": 230400}))
+    return found
+
+
+def main() -> None:
+    """Print a table per model and number of rows."""
+    parser = argparse.ArgumentParser(prog="python -m dominotree.bench.layers", description=__doc__)
+    parser.add_argument("--models", nargs="+", default=["qwen3-4b"], choices=sorted(TARGETS))
+    parser.add_argument("--rows", nargs="+", type=int, default=[1, 16, 17, 65])
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--variants", action="store_true")
+    args = parser.parse_args()
+    speed = bandwidth(torch.device("cuda"))
+    print(f"{torch.cuda.get_device_name()}, {speed / 1e12:.2f} TB/s")
+    for model in args.models:
+        stack = Stack(model, args.layers)
+        floor = stack.bytes / speed * 1e6 / args.layers
+        for n in args.rows:
+            made, _ = stack.prepare(n)
+            for name, options in variants(made) if args.variants else [("as planned", {})]:
+                try:
+                    made, us = stack.time(n, **options)
+                except ValueError as error:
+                    print(f"{model} {n:4} {name:28} {error}")
+                    continue
+                p = made.blocks[0].plan
+                print(
+                    f"{model} {n:4} {name:28} {us:7.2f} µs a layer, floor {floor:.2f}, ratio {us / floor:.2f}; ring "
+                    f"{p.stages} x {p.slot}, inner {p.inner}, attention {made.attention.shared}"
+                )
+            if args.trace:
+                for cut in made.blocks[0].plan.cuts:
+                    print("    ", cut)
+                for product, steps in stack.trace(n):
+                    text = "  ".join(f"{s} {m:.2f}/{x:.2f}" for s, (m, x) in zip(STEPS, steps, strict=True))
+                    print(f"     {product:8} {text}  sum {sum(statistics.fmean(s) for s in steps):.1f}")
+            del made
+
+
+if __name__ == "__main__":
+    main()
