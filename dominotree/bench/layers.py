@@ -19,6 +19,7 @@ from dominotree.bench.engine import bandwidth
 from dominotree.bench.shapes import TARGETS, random_weights
 from dominotree.gpu.attention import Cut
 from dominotree.gpu.forward import DecoderStack
+from dominotree.gpu.gemm import SHARED_LIMIT
 from dominotree.model import DecoderLayer, KVCache
 from dominotree.target import Target
 
@@ -90,14 +91,13 @@ def _bytes(layer: DecoderLayer) -> int:
 def variants(stack: DecoderStack) -> list[tuple[str, dict[str, Any]]]:
     """Other cuts of attention, and rooms of the ring, that are worth a comparison."""
     own: Cut = stack.attention.cut
+    c, n = stack.config, stack.n
     found: list[tuple[str, dict[str, Any]]] = [("as planned", {})]
-    for name, shape in (
-        ("attention un 1", dataclasses.replace(own, un=1)),
-        ("attention un 1, one stage", dataclasses.replace(own, un=1, stages=1)),
-    ):
-        if shape != own:
-            found.append((name, {"shape": shape}))
-    found.append(("ring alone", {"room": 230400}))
+    for un, stages in dict.fromkeys(((own.un, own.stages), (1, 2), (1, 1))):
+        shape = dataclasses.replace(own, un=un, stages=stages)
+        shared = shape.shared_bytes(n, c.num_heads // c.num_kv_heads, c.head_dim, 1024)
+        for name, room in (("alone", SHARED_LIMIT - 2048), ("beside", SHARED_LIMIT - shared - 3072)):
+            found.append((f"attention {un} x {stages}, ring {name}", {"shape": shape, "room": room}))
     return found
 
 
@@ -121,14 +121,15 @@ def main() -> None:
                 try:
                     made, us = stack.time(n, **options)
                 except ValueError as error:
-                    print(f"{model} {n:4} {name:28} {error}")
+                    print(f"{model} {n:4} {name:36} {error}")
                     continue
                 p = made.blocks[0].plan
                 print(
-                    f"{model} {n:4} {name:28} {us:7.2f} µs a layer, floor {floor:.2f}, ratio {us / floor:.2f}; ring "
-                    f"{p.stages} x {p.slot}, inner {p.inner}, attention {made.attention.shared}"
+                    f"{model} {n:4} {name:36} {us:7.2f} µs a layer, floor {floor:.2f}, ratio {us / floor:.2f}; ring "
+                    f"{p.stages} x {p.slot}, inner {p.inner}, model {p.cost:.1f}, attention {made.attention.shared}"
                 )
             if args.trace:
+                made, _ = stack.prepare(n)
                 for cut in made.blocks[0].plan.cuts:
                     print("    ", cut)
                 for product, steps in stack.trace(n):

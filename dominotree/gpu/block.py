@@ -18,7 +18,7 @@ from dominotree.gpu.gemm import BF16, K_BLOCK, RESIDUAL, SWIGLU, Residual, tenso
 from dominotree.gpu.nvrtc import Kernel
 
 CLUSTER = 2  # every multiprocessor has a partner; of larger clusters fewer fit at once
-THREADS = 352  # two warpgroups that multiply, three warps that fetch
+THREADS = 384  # two warpgroups that multiply, four warps that fetch
 OPERAND = 64  # rows of W that one instruction takes
 LEAST_STAGES = 3
 MOST_STAGES = 16
@@ -142,10 +142,17 @@ def _padded(n: int) -> int:
     return -(-n // 8) * 8
 
 
-def _rest(n: int, cuts: Sequence[Cut]) -> int:
-    """The buffer of sums (a product may read past the last stage's rows) and the alignment."""
+def _pitches(cuts: Sequence[Cut]) -> tuple[int, int]:
+    """Floats per token of a tile's sums, and of those that a partner sends."""
     highest = max((c.height for c in cuts), default=0)
-    return max(_padded(n) * (highest + 4) * 4, OPERAND * K_BLOCK * 2) + 1024
+    halves = max((c.height // 2 for c in cuts if c.splits > 1), default=0)
+    return highest + 4, halves + 4
+
+
+def _rest(n: int, cuts: Sequence[Cut]) -> int:
+    """The buffers of sums (a product may read past the last stage's rows) and the alignment."""
+    whole, half = _pitches(cuts)
+    return max(_padded(n) * (whole + 2 * half) * 4, OPERAND * K_BLOCK * 2) + 1024
 
 
 @dataclass
@@ -248,7 +255,8 @@ def _address(tensor: Tensor | None) -> int:
 @functools.cache
 def _kernel(ntok: int, shape: Plan, pdl: bool, traced: bool) -> Kernel:
     defines = {
-        "NTOK": ntok, "STAGES": shape.stages, "STAGE_BYTES": shape.slot, "INNER": shape.inner, "C": CLUSTER, "LEAD": 2,
+        "NTOK": ntok, "STAGES": shape.stages, "STAGE_BYTES": shape.slot, "INNER": shape.inner, "LEAD": 2,
+        "RED_PITCH": _pitches(shape.cuts)[0], "HALF_PITCH": _pitches(shape.cuts)[1],
         **({"PDL": 1} if pdl else {}), **({"TRACE": 1} if traced else {}),
     }  # fmt: skip
     return Kernel("block.cu", "block", defines)

@@ -126,7 +126,7 @@ class DecoderStack:
             Shape(c.hidden_size, c.num_heads * c.head_dim, RESIDUAL), Shape(2 * c.intermediate_size, c.hidden_size, SWIGLU),
             Shape(c.hidden_size, c.intermediate_size, RESIDUAL), Shape(qkv, c.hidden_size, BF16),
         )  # fmt: skip
-        whole, beside = SHARED_LIMIT - 2048, SHARED_LIMIT - self.attention.shared - 4096
+        whole, beside = SHARED_LIMIT - 2048, SHARED_LIMIT - self.attention.shared - 3072
         processors = torch.cuda.get_device_properties(self.stream.h.device).multi_processor_count // 2 * 2
         alone, both = plan(n, shapes, processors, whole), plan(n, shapes, processors, beside)
         if alone is None:

@@ -143,7 +143,7 @@ def test_bfloat16_runs_in_graphs_too() -> None:
     pair = small_pair("cuda", 5, dtype=torch.bfloat16)
     for method in METHOD_NAMES:
         got = decode(pair, "graph", method)
-        assert len(got.output) == 40 and got.trace.header["settings"]["graph"] == "yes"
+        assert len(got.output) == 32 and got.trace.header["settings"]["graph"] == "yes"
 
 
 def test_N20_a_moved_tree_under_one_graph() -> None:

@@ -4,19 +4,20 @@
 // The parts are those of gemm.cu (TMA ring, wgmma, sums over a cluster in a fixed order). Here one warp streams W through
 // all products, running ahead as far as the ring reaches; a second one adds X as soon as the product before is complete
 // on all multiprocessors (a counter in device memory) or, where that took several turns, the columns of its first turn;
-// a third sums the squares for RMSNorm meanwhile. Tiles are as high as the shape needs so that every multiprocessor gets
+// two more sum the squares for RMSNorm meanwhile. Tiles are as high as the shape needs so that every multiprocessor gets
 // the same share. A tile of up to 64 rows of W is one operand of wgmma: the warpgroups then share out its columns;
 // higher tiles are two operands, one per warpgroup. A stage holds as many columns as fit, so that the ring is always full.
 //
 // All CTAs must be resident: one per multiprocessor at most. Defines: NTOK, STAGES, STAGE_BYTES, INNER (blocks of 64
-// columns of a stage that a warpgroup multiplies), C, LEAD, PDL.
+// columns of a stage that a warpgroup multiplies), RED_PITCH and HALF_PITCH (floats per token of a tile's sums, and of those
+// that the partner sends), LEAD, PDL.
 #include "common.cuh"
 #include "hopper.cuh"
 
 #define CONSUMERS 256
-#define THREADS (CONSUMERS + 96)
-// Up to 16 rows, registers are kept low enough that attention may be resident beside this kernel.
-#define RESIDENT (NTOK <= 16 ? 2 : 1)
+#define THREADS (CONSUMERS + 128)
+// Up to 24 rows, registers are kept low enough that attention may be resident beside this kernel.
+#define RESIDENT (NTOK <= 24 ? 2 : 1)
 #define MAX_OPS 4
 #ifdef TRACE  // clock of every step of every CTA, for finding out where the time goes
 #define TRACE_ARG , long long* trace
@@ -25,7 +26,8 @@
 #define TRACE_ARG
 #define STAMP(op, step)
 #endif
-#define BATCH 3  // tokens that a warp finishes together
+#define BATCH 3   // tokens that a warp finishes together
+#define TOKENS (NTOK <= 8 ? 4 : 8)  // of which a warp adds the squares together
 #define CHAINS (NTOK <= 8 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
 
 struct Op {  // one product; 160 bytes, as packed by gpu/block.py
@@ -72,12 +74,12 @@ struct Walk {  // this CTA's tiles of one product, and its stages: member, membe
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* ops, int count, int n TRACE_ARG) {
   extern __shared__ unsigned char dynamic[];
-  __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], ready, done, scaled;
+  __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], received[2], scaled;
   __shared__ float scale[2][NTOK];
   __shared__ __align__(16) Op op_of[MAX_OPS];
   const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, ctas = gridDim.x;
   const unsigned ring = (shared_address(dynamic) + 1023) / 1024 * 1024;
-  float* red = reinterpret_cast<float*>(dynamic + (ring - shared_address(dynamic)) + STAGES * STAGE_BYTES);
+  float* red = reinterpret_cast<float*>(dynamic + (ring - shared_address(dynamic)) + STAGES * STAGE_BYTES);  // [NTOK, RED_PITCH], 2 × [NTOK, HALF_PITCH]
 
   for (int i = tid; i < count * (int)sizeof(Op) / 4; i += THREADS)
     reinterpret_cast<int*>(op_of)[i] = __ldg(reinterpret_cast<const int*>(ops) + i);
@@ -86,9 +88,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
       barrier_init(&full[s], 2);  // W and X
       barrier_init(&empty[s], 2);
     }
-    barrier_init(&ready, C);
-    barrier_init(&done, C);
-    barrier_init(&scaled, 1);
+    barrier_init(&received[0], 1);
+    barrier_init(&received[1], 1);
+    barrier_init(&scaled, 2);
     barriers_visible();
   }
   __syncthreads();
@@ -104,6 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
           total += ((op_of[o].tiles - w.first + w.groups - 1) / w.groups) * w.own();
       }
       const int trigger = max(0, total - LEAD);
+      const unsigned long long once = read_once_policy();  // weights do not push activations out of L2
       int slot = 0, issued = 0;
       unsigned parity = 1;  // the first round over the ring finds it empty
       if (total == 0) let_successor_start();
@@ -119,9 +122,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
             barrier_wait(&empty[slot], parity);
             const unsigned at = ring + slot * STAGE_BYTES;
             barrier_expect(&full[slot], operands * height * depth * 128);
-            tma_load_blocks(at, w_map, tile * step, kb * depth, &full[slot]);
+            tma_load_blocks(at, w_map, tile * step, kb * depth, &full[slot], once);
             if (operands == 2)
-              tma_load_blocks(at + height * depth * 128, w_map, tile * step + second, kb * depth, &full[slot]);
+              tma_load_blocks(at + height * depth * 128, w_map, tile * step + second, kb * depth, &full[slot], once);
             if (++slot == STAGES) slot = 0, parity ^= 1;
           }
       }
@@ -153,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
             if (++slot == STAGES) slot = 0, parity ^= 1;
           }
       }
-    } else if (role == 2) {  // --------------------------------------------------------------------- squares
+    } else if (role >= 2) {  // --------------------------------------------------------------------- squares
       wait_for_predecessor();
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
@@ -161,23 +164,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
         const float* squares = op.squares_in;
         const int segments = op.segments_in;
         if (op.wait) wait_counter(op.wait, ctas);
-        for (int token0 = 0; token0 < n; token0 += 4) {
-          float sum[4] = {0.f, 0.f, 0.f, 0.f};
+        for (int token0 = (role - 2) * TOKENS; token0 < n; token0 += 2 * TOKENS) {
+          float sum[TOKENS] = {};
           for (int s0 = lane; s0 < segments; s0 += 128) {
-            float part[4][4];
+            float part[4][TOKENS];
 #pragma unroll
             for (int u = 0; u < 4; ++u)  // all loads first, then the sums
 #pragma unroll
-              for (int q = 0; q < 4; ++q)
+              for (int q = 0; q < TOKENS; ++q)
                 part[u][q] = s0 + u * 32 < segments && token0 + q < n
                                  ? __ldcg(squares + (size_t)(s0 + u * 32) * n + token0 + q) : 0.f;
 #pragma unroll
             for (int u = 0; u < 4; ++u)
 #pragma unroll
-              for (int q = 0; q < 4; ++q) sum[q] += part[u][q];
+              for (int q = 0; q < TOKENS; ++q) sum[q] += part[u][q];
           }
 #pragma unroll
-          for (int q = 0; q < 4; ++q) {
+          for (int q = 0; q < TOKENS; ++q) {
 #pragma unroll
             for (int d = 16; d > 0; d >>= 1) sum[q] += __shfl_xor_sync(0xffffffffu, sum[q], d);
             if (lane == 0 && token0 + q < n) scale[o & 1][token0 + q] = rsqrtf(sum[q] / op.k + op.eps);
@@ -196,14 +199,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
   cluster_wait();
   wait_for_predecessor();
   const int wg = warp / 4, g = lane / 4, t = lane % 4;
-  const unsigned red_at = shared_address(red);
   auto complete = [&](int* counter) {  // what this CTA has written is there for everybody
     asm volatile("fence.proxy.async.global;" ::: "memory");
     consumers_sync(CONSUMERS);
-    if (tid == 0) __threadfence();
     if (tid == 0) asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
   };
-  int slot = 0, sums_shared = 0, scales = 0;
+  int slot = 0, exchanges = 0, scales = 0;
   unsigned parity = 0;
   for (int o = 0; o < count; ++o) {
     const Op& op = op_of[o];
@@ -214,7 +215,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
     const bool scaling = op.squares_in != nullptr;
     bool scale_known = false;
     STAMP(o, 0);
+    const int wide = op.epilogue == 3 ? height : op.operands * height;  // columns of Y in a tile
+    const int begin = w.member * wide / splits, share = (w.member + 1) * wide / splits - begin;  // of them ours
+    const int width = op.epilogue == 3 ? op.n_out / 2 : op.n_out;
     for (int tile = w.first; tile < op.tiles; tile += w.groups) {
+      bf16 old[BATCH], weight;  // of the residual stream: on their way during the products
+      auto fetch_old = [&](int token0, int column) {
+        column = min(column, width - 1);
+        weight = __ldg(op.next_norm + column);
+#pragma unroll
+        for (int q = 0; q < BATCH; ++q)
+          old[q] = __ldcg(reinterpret_cast<bf16*>(op.y) + (size_t)min(token0 + q, n - 1) * width + column);
+      };
+      if (op.epilogue == 2) fetch_old(warp * BATCH, tile * wide + begin + lane);
       float acc[CHAINS][NTOK / 2];
 #pragma unroll
       for (int c = 0; c < CHAINS; ++c)
@@ -242,8 +255,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
       if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
 
       STAMP(o, 2);
-      if (sums_shared > 0) barrier_wait_cluster(&done, (sums_shared - 1) & 1);  // everyone has read my last sums
-      consumers_sync(CONSUMERS);
+      consumers_sync(CONSUMERS);  // everyone has read the last sums
 #pragma unroll
       for (int i = 0; i < NTOK / 2; ++i) {
         int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
@@ -266,20 +278,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
         }
         consumers_sync(CONSUMERS);
       }
-      const int wide = op.epilogue == 3 ? height : op.operands * height;  // columns of Y in this tile
-      const int begin = w.member * wide / splits, share = (w.member + 1) * wide / splits - begin;
-      const int width = op.epilogue == 3 ? op.n_out / 2 : op.n_out;
-      if (splits > 1 && tid < C) barrier_arrive_remote(&ready, tid);
-      bf16 old[BATCH], weight;  // of the residual stream: on their way while the partner is waited for
-      auto fetch_old = [&](int token0, int column) {
-        column = min(column, width - 1);
-        weight = __ldg(op.next_norm + column);
-#pragma unroll
-        for (int q = 0; q < BATCH; ++q)
-          old[q] = __ldcg(reinterpret_cast<bf16*>(op.y) + (size_t)min(token0 + q, n - 1) * width + column);
-      };
-      if (op.epilogue == 2) fetch_old(warp * BATCH, tile * wide + begin + lane);
-      if (splits > 1) barrier_wait_cluster(&ready, sums_shared & 1);
+      // Each of a pair sends the other its sums of the other's columns: `theirs` of [token][row], gates before ups.
+      const float* theirs = nullptr;
+      const int sides = op.epilogue == 3 ? 2 : 1;
+      if (splits > 1) {
+        const int buffer = exchanges & 1, other_begin = begin == 0 ? share : 0, other_share = wide - share;
+        const int quads = other_share / 4, pieces = sides * quads;
+        float* const landing = red + NTOK * RED_PITCH + buffer * NTOK * HALF_PITCH;
+        if (tid == 0) barrier_expect(&received[buffer], n * sides * share * 4);
+        for (int i = tid; i < n * pieces; i += CONSUMERS) {
+          const int token = i / pieces, piece = i % pieces, side = piece / quads, row = piece % quads * 4;
+          const float4 sums = *reinterpret_cast<const float4*>(red + token * pitch + side * height + other_begin + row);
+          send_cluster(landing + token * HALF_PITCH + side * other_share + row, sums, &received[buffer], w.member ^ 1);
+        }
+        theirs = landing;
+        barrier_wait_cluster(&received[buffer], exchanges >> 1 & 1);
+        ++exchanges;
+      }
       if (scaling && !scale_known) {
         barrier_wait(&scaled, scales & 1);
         ++scales;
@@ -287,18 +302,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
       }
       STAMP(o, 3);
       const float* scale_of = scale[o & 1];
-      auto total = [&](int token, int row) {
-        const unsigned at = red_at + (token * pitch + row) * 4;
-        float sum = 0.f;
-        if (splits == 1) {
-          sum = load_cluster<1>(at, 0);
-        } else {
-          float part[C];
-#pragma unroll
-          for (int c = 0; c < C; ++c) part[c] = load_cluster<C>(at, c);
-#pragma unroll
-          for (int c = 0; c < C; ++c) sum += part[c];
-        }
+      auto total = [&](int token, int side, int j) {  // the whole sum of our j-th column
+        float sum = red[token * pitch + side * height + begin + j];
+        if (splits > 1) sum += theirs[token * HALF_PITCH + side * share + j];
         return scaling ? sum * scale_of[token] : sum;
       };
       if (op.epilogue == 2) {  // the residual stream: a warp takes BATCH tokens at a time
@@ -310,24 +316,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
           for (int j = lane; j < share; j += 32) {
             const int column = tile * wide + begin + j;
             if (token0 != warp * BATCH || j != lane) fetch_old(token0, column);
-            float value[BATCH], part[BATCH][C];
+            float value[BATCH];
 #pragma unroll
-            for (int q = 0; q < BATCH; ++q) {  // all loads first, then the sums
-              const unsigned at = red_at + (min(token0 + q, n - 1) * pitch + begin + j) * 4;
-              if (splits == 1) {
-                part[q][0] = load_cluster<1>(at, 0);
-              } else {
-#pragma unroll
-                for (int c = 0; c < C; ++c) part[q][c] = load_cluster<C>(at, c);
-              }
-            }
-#pragma unroll
-            for (int q = 0; q < BATCH; ++q) {
-              value[q] = part[q][0];
-              if (splits > 1)
-#pragma unroll
-                for (int c = 1; c < C; ++c) value[q] += part[q][c];
-            }
+            for (int q = 0; q < BATCH; ++q) value[q] = total(min(token0 + q, n - 1), 0, j);
             if (column < width) {
               const float scale_next = __bfloat162float(weight);
 #pragma unroll
@@ -354,21 +345,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
         bf16* y = reinterpret_cast<bf16*>(op.y);
 #pragma unroll 2
         for (int i = tid; i < n * share; i += CONSUMERS) {
-          const int token = i / share, row = begin + i % share, column = tile * wide + row;
-          float value;
+          const int token = i / share, j = i % share, column = tile * wide + begin + j;
+          float value = total(token, 0, j);
           if (op.epilogue == 3) {
-            const float gate = rounded(total(token, row)), up = rounded(total(token, row + height));
+            const float gate = rounded(value), up = rounded(total(token, 1, j));
             value = rounded(gate / (1.f + __expf(-gate))) * up;
-          } else {
-            value = total(token, row);
           }
           if (column < width) y[(size_t)token * width + column] = __float2bfloat16(value);
         }
-      }
-      if (splits > 1) {
-        consumers_sync(CONSUMERS);
-        if (tid < C) barrier_arrive_remote(&done, tid);
-        ++sums_shared;
       }
       if (op.done_early && tile < w.groups) complete(op.done_early);
     }
@@ -380,5 +364,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
     if (op.done) complete(op.done);
     STAMP(o, 5);
   }
-  if (sums_shared > 0) barrier_wait_cluster(&done, (sums_shared - 1) & 1);  // nobody reads this CTA's memory any more
 }

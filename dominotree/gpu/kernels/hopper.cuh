@@ -75,6 +75,33 @@ __device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, in
       : "memory");
 }
 
+// The same with a hint for L2.
+__device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, int y, int z, unsigned long long* bar,
+                                                unsigned long long policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4}], "
+      "[%5], %6;" ::"r"(to),
+      "l"(map), "r"(0), "r"(y), "r"(z), "r"(shared_address(bar)), "l"(policy)
+      : "memory");
+}
+
+__device__ __forceinline__ unsigned long long read_once_policy() {
+  unsigned long long policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// Four floats into another CTA's shared memory at the address that `to` has here; its barrier counts their 16 bytes.
+__device__ __forceinline__ void send_cluster(const float* to, float4 v, unsigned long long* bar, int rank) {
+  asm volatile(
+      "{\n.reg .u32 there, bar;\nmapa.shared::cluster.u32 there, %0, %6;\nmapa.shared::cluster.u32 bar, %1, %6;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%2, %3, %4, %5}, [bar];\n}" ::"r"(
+          shared_address(to)),
+      "r"(shared_address(bar)), "r"(__float_as_uint(v.x)), "r"(__float_as_uint(v.y)), "r"(__float_as_uint(v.z)),
+      "r"(__float_as_uint(v.w)), "r"(rank)
+      : "memory");
+}
+
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
