@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 from typing import Any
 
 import torch
@@ -25,7 +24,9 @@ from dominotree.target import Target
 
 CONTEXT = 512
 PRODUCTS = ("output", "gate-up", "down", "qkv")
-STEPS = ("first stage", "products", "partner", "written", "announced")
+STEPS = (
+    "start", "first stage", "products", "partner", "written", "announced", "weights from", "weights to", "rows complete",
+)  # fmt: skip
 
 
 class Stack:
@@ -63,25 +64,38 @@ class Stack:
             launch()
         return stack, median_ms(graph.replay, 20) * 1e3 / len(self.layers)
 
-    def trace(self, n: int, **options: Any) -> list[tuple[str, list[tuple[float, float]]]]:
-        """Per product and step (median, largest) µs over the multiprocessors, medians over the layers."""
+    def trace(self, n: int, **options: Any) -> tuple[list[tuple[str, str, Tensor]], dict[str, float]]:
+        """(product, step, µs since the block's rows were there: least, mean, most over the multiprocessors); and in µs:
+        a block's time from there, the gap to the next block's, its start before them. Means over the layers."""
         processors = torch.cuda.get_device_properties(0).multi_processor_count
-        clocks = torch.zeros(len(self.layers), processors, 4, 8, device="cuda", dtype=torch.long)
+        clocks = torch.zeros(len(self.layers), processors, 4, 16, device="cuda", dtype=torch.long)
         _, launch = self.prepare(n, traces=clocks, **options)
-        for _ in range(3):
+        launch()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             launch()
+        for _ in range(3):
+            graph.replay()
         torch.cuda.synchronize()
         clock = getattr(torch.cuda.get_device_properties(0), "clock_rate", 1_980_000) / 1e3  # cycles a µs
-        steps = (clocks[1:-1, :, :, 1:6] - clocks[1:-1, :, :, 0:5]).float() / clock
+        inner = clocks[1:-1].double()
+        since = (inner - inner[:, :, :1, :1]) / clock
         found = []
         for i, name in enumerate(PRODUCTS):
-            found.append((name, [_spread(steps[:, :, i, j]) for j in range(len(STEPS))]))
-        return found
-
-
-def _spread(steps: Tensor) -> tuple[float, float]:
-    """Of µs [layers, multiprocessors]."""
-    return steps.median(1).values.median().item(), steps.amax(1).median().item()
+            for step, label in enumerate(STEPS):
+                there = inner[:, :, i, step] > 0
+                of = since[:, :, i, step]
+                least = of.masked_fill(~there, float("inf")).amin(1).mean()
+                most = of.masked_fill(~there, float("-inf")).amax(1).mean()
+                found.append((name, label, torch.stack([least, of[there].mean(), most])))
+        started, ready = inner[:, :, 0, 10].mean(1) / 1e3, inner[:, :, 0, 11].mean(1) / 1e3
+        ended = inner[:, :, 3, 12].mean(1) / 1e3
+        whole = {
+            "block": (ended - ready).mean().item(), "gap": (ready[1:] - ended[:-1]).mean().item(),
+            "ahead": (ready - started).mean().item(), "clock": clock,
+        }  # fmt: skip
+        return found, whole
 
 
 def _bytes(layer: DecoderLayer) -> int:
@@ -132,9 +146,15 @@ def main() -> None:
                 made, _ = stack.prepare(n)
                 for cut in made.blocks[0].plan.cuts:
                     print("    ", cut)
-                for product, steps in stack.trace(n):
-                    text = "  ".join(f"{s} {m:.2f}/{x:.2f}" for s, (m, x) in zip(STEPS, steps, strict=True))
-                    print(f"     {product:8} {text}  sum {sum(statistics.fmean(s) for s in steps):.1f}")
+                steps, whole = stack.trace(n)
+                print("     ", "  ".join(f"{k} {v:.2f}" for k, v in whole.items()))
+                for product in PRODUCTS:
+                    text = "  ".join(
+                        f"{step} {'/'.join(f'{x:.1f}' for x in us.tolist())}"
+                        for of, step, us in steps
+                        if of == product
+                    )
+                    print(f"     {product:8} {text}")
             del made
 
 

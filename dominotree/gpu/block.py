@@ -179,32 +179,35 @@ class Block:
     """Up to four products that follow each other. ``counters`` int32 [COUNTERS], zero before each launch.
 
     ``room``: bytes of shared memory that the ring may take; the rest stays free for the kernel before and after.
-    ``trace`` int64 [CTAs, 4, 8]: clocks of every CTA's steps (0 start, 1 first stage there, 2 products done, 3 partner's
-    sums there, 4 written, 5 announced), to find out where the time goes.
+    ``trace`` int64 [CTAs, 4, 16], to find out where the time goes: clocks of every CTA's products (0 start, 1 first stage
+    there, 2 products done, 3 partner's sums there, 4 written, 5 announced, 6 and 7 first and last load of weights, 8 rows
+    complete), 9 clock at the kernel's start; nanoseconds at 10 that start, 11 the first product's, 12 a product's end.
     """
 
     def __init__(
-        self, ops: list[Op], counters: Tensor, room: int, pdl: bool = True, trace: Tensor | None = None,
-        shape: Plan | None = None,
+        self, ops: list[Op], counters: Tensor, room: int, pdl: bool = True, trace: Tensor | None = None
     ) -> None:  # fmt: skip
         device, n = ops[0].x.device, len(ops[0].x)
         self.n, self.count, self.pdl, self.trace = n, len(ops), pdl, trace
         ntok = _padded(n)
         processors = torch.cuda.get_device_properties(device).multi_processor_count
         shapes = tuple(op.shape for op in ops)
-        found = shape or plan(n, shapes, processors // CLUSTER * CLUSTER, room)
+        found = plan(n, shapes, processors // CLUSTER * CLUSTER, room)
         if found is None:
             raise ValueError(f"{room} bytes of shared memory hold no ring for {n} rows")
         self.plan, self.shared = found, found.shared(n)
         self.kernel = _kernel(ntok, found, pdl, trace is not None)
         self.ctas = _resident(self.kernel, self.shared, device.index or 0)
         packed, base, self._keep = [], 0, [ops, counters]
+        self.maps = torch.zeros(2 * len(ops), 128, device=device, dtype=torch.uint8)
         early: tuple[Tensor | None, int, int] = None, 0, 0  # the first turn of the product before
         for i, (op, cut) in enumerate(zip(ops, found.cuts, strict=True)):
             n_out, k = op.weight.shape
             groups = self.ctas // cut.splits
-            maps = tensor_map(op.weight, cut.rows, cut.depth), tensor_map(op.x, ntok, cut.depth)
-            self._keep.append(maps)
+            for j, made in enumerate(
+                (tensor_map(op.weight, cut.rows, cut.depth), tensor_map(op.x, ntok, cut.depth))
+            ):
+                self.maps[2 * i + j].copy_(made)
             into = op.into
             if into is not None:
                 into.segments = cut.tiles * cut.splits
@@ -215,7 +218,7 @@ class Block:
                 struct.pack(
                     "<12Q9if6i",
                     *(_address(t) for t in (
-                        *maps, into.h if into else op.out, op.normed.squares if op.normed else None,
+                        self.maps[2 * i], self.maps[2 * i + 1], into.h if into else op.out, op.normed.squares if op.normed else None,
                         into.scaled if into else None, op.next_norm, into.squares if into else None, op.features,
                         counters[i - 1 :] if i else None, counters[i:] if i + 1 < len(ops) else None,
                         early[0], announce,
@@ -237,7 +240,7 @@ class Block:
         """Launch; may be captured."""
         extra = () if self.trace is None else (self.trace,)
         self.kernel.launch(
-            self.ctas, THREADS, self.ops, self.count, self.n, *extra, smem=self.shared, pdl=self.pdl, cluster=CLUSTER
+            self.ctas, THREADS, self.ops, self.maps, self.count, self.n, *extra, smem=self.shared, pdl=self.pdl, cluster=CLUSTER
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dominotree.gpu.attention import Cut, TreeAttention, rotary_tables
-from dominotree.gpu.block import COUNTERS, Block, Op, Shape, plan
+from dominotree.gpu.block import COUNTERS, Block, Op
 from dominotree.gpu.gemm import BF16, FLOAT, MAX_ROWS, RESIDUAL, SHARED_LIMIT, SWIGLU, Product, Residual
 from dominotree.gpu.nvrtc import Kernel
 from dominotree.model import DecoderLayer, KVCache, ModelConfig
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-#: µs a layer that a block gains when it may start while attention runs.
-BESIDE_GAIN = 2.0
 
 
 def unsupported(config: ModelConfig, dtype: torch.dtype, n: int, device: torch.device) -> str | None:
@@ -80,7 +77,7 @@ class DecoderStack:
     ) -> None:  # fmt: skip
         """``features`` bf16 [n, F] receives the raw outputs of ``feature_layers``; ``tables``: see ``rotary_tables``.
 
-        For measurements: ``room`` and ``shape`` overrule the cuts, ``traces`` int64 [layers, CTAs, 4, 8] (``Block``).
+        For measurements: ``room`` and ``shape`` overrule the cuts, ``traces`` int64 [layers, CTAs, 4, 16] (``Block``).
         """
         device = cache.k.device
         self.config, self.layers, self.n, self.pdl = config, layers, n, pdl
@@ -101,7 +98,6 @@ class DecoderStack:
             layers[0].qkv, stream.scaled, BF16, self.projected, normed=first, eps=eps, pdl=pdl
         )
         self.counters = torch.zeros(len(layers), COUNTERS, device=device, dtype=torch.int32)
-        self.room = room or self._room(n)
         self.blocks: list[Block] = []
         for i, layer in enumerate(layers):
             following = layers[i + 1].input_norm if i + 1 < len(layers) else final_norm
@@ -117,21 +113,7 @@ class DecoderStack:
             if i + 1 < len(layers):
                 ops.append(Op(layers[i + 1].qkv, stream.scaled, BF16, self.projected, normed=end, eps=eps))
             trace = None if traces is None else traces[i]
-            self.blocks.append(Block(ops, self.counters[i], self.room, pdl, trace))
-
-    def _room(self, n: int) -> int:
-        """Shared memory for the blocks' ring: beside attention where both fit, all of it otherwise."""
-        c, qkv = self.config, self.layers[0].qkv.shape[0]
-        shapes = (
-            Shape(c.hidden_size, c.num_heads * c.head_dim, RESIDUAL), Shape(2 * c.intermediate_size, c.hidden_size, SWIGLU),
-            Shape(c.hidden_size, c.intermediate_size, RESIDUAL), Shape(qkv, c.hidden_size, BF16),
-        )  # fmt: skip
-        whole, beside = SHARED_LIMIT - 2048, SHARED_LIMIT - self.attention.shared - 3072
-        processors = torch.cuda.get_device_properties(self.stream.h.device).multi_processor_count // 2 * 2
-        alone, both = plan(n, shapes, processors, whole), plan(n, shapes, processors, beside)
-        if alone is None:
-            raise ValueError(f"the kernels have no room for {n} rows of hidden size {c.hidden_size}")
-        return beside if both is not None and both.cost < alone.cost + BESIDE_GAIN else whole
+            self.blocks.append(Block(ops, self.counters[i], room or SHARED_LIMIT - 2048, pdl, trace))
 
     def launch(
         self, ids: Tensor, table: Tensor, positions: Tensor, mask: Tensor | None, length: Tensor

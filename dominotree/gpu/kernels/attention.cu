@@ -48,8 +48,7 @@ static_assert(TAIL_UNITS <= STAGES * TU, "the tail must be in the first stages")
 
 #define NEGATIVE_INFINITY __int_as_float(0xff800000)
 
-// Registers are kept low enough for the kernel before and after to be resident beside this one.
-extern "C" __global__ void __launch_bounds__(THREADS, THREADS <= 384 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
 tree_attention(const bf16* qkv, const bf16* q_norm, const bf16* k_norm, float eps, const float* cosines,
                const float* sines, const long long* positions, const long long* length, const unsigned char* mask,
                bf16* k_cache, bf16* v_cache, int capacity, bf16* out, float scale, int room, float* part_o,

@@ -16,23 +16,25 @@
 
 #define CONSUMERS 256
 #define THREADS (CONSUMERS + 128)
-// Up to 24 rows, registers are kept low enough that attention may be resident beside this kernel.
-#define RESIDENT (NTOK <= 24 ? 2 : 1)
+#define HOLD (STAGES >= 6 ? 2 : 1)  // stages whose products may still run
 #define MAX_OPS 4
-#ifdef TRACE  // clock of every step of every CTA, for finding out where the time goes
+#ifdef TRACE  // clock of every step of every CTA, for finding out where the time goes: [CTA][op][step]
 #define TRACE_ARG , long long* trace
-#define STAMP(op, step) if (tid == 0) trace[((size_t)blockIdx.x * MAX_OPS + (op)) * 8 + (step)] = clock64()
+#define STAMP_BY(one, op, step) if (one) trace[((size_t)blockIdx.x * MAX_OPS + (op)) * 16 + (step)] = clock64()
+#define STAMP_TIME(one, op, step) if (one) asm volatile("{\n.reg .u64 now;\nmov.u64 now, %%globaltimer;\nst.global.u64 [%0], now;\n}" ::"l"(trace + ((size_t)blockIdx.x * MAX_OPS + (op)) * 16 + (step)) : "memory")
 #else
 #define TRACE_ARG
-#define STAMP(op, step)
+#define STAMP_BY(one, op, step)
+#define STAMP_TIME(one, op, step)
 #endif
+#define STAMP(op, step) STAMP_BY(tid == 0, op, step)
 #define BATCH 3   // tokens that a warp finishes together
 #define TOKENS (NTOK <= 8 ? 4 : 8)  // of which a warp adds the squares together
 #define CHAINS (NTOK <= 8 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
 
 struct Op {  // one product; 160 bytes, as packed by gpu/block.py
-  const void* w_map;
-  const void* x_map;
+  const unsigned char* w_map;
+  const unsigned char* x_map;
   void* y;
   const float* squares_in;
   bf16* scaled_out;
@@ -72,13 +74,17 @@ struct Walk {  // this CTA's tiles of one product, and its stages: member, membe
   __device__ int own() const { return (stages - member + splits - 1) / splits; }
 };
 
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* ops, int count, int n TRACE_ARG) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, const unsigned char* maps, int count, int n TRACE_ARG) {
   extern __shared__ unsigned char dynamic[];
   __shared__ __align__(8) unsigned long long full[STAGES], empty[STAGES], received[2], scaled;
   __shared__ float scale[2][NTOK];
   __shared__ __align__(16) Op op_of[MAX_OPS];
   const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31, ctas = gridDim.x;
-  const unsigned ring = (shared_address(dynamic) + 1023) / 1024 * 1024;
+  const unsigned ring = kept((shared_address(dynamic) + 1023) / 1024 * 1024);
+  const unsigned full_at = kept(shared_address(full)), empty_at = kept(shared_address(empty));
+  STAMP_TIME(tid == 0, 0, 10);
+  STAMP(0, 9);
+  if (warp == CONSUMERS / 32 && lane < 2 * count) prefetch_map(maps + lane * 128);
   float* red = reinterpret_cast<float*>(dynamic + (ring - shared_address(dynamic)) + STAGES * STAGE_BYTES);  // [NTOK, RED_PITCH], 2 × [NTOK, HALF_PITCH]
 
   for (int i = tid; i < count * (int)sizeof(Op) / 4; i += THREADS)
@@ -99,35 +105,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
   if (warp >= CONSUMERS / 32) {
     const int role = warp - CONSUMERS / 32;
     if (role == 0 && lane == 0) {  // ------------------------------------------------------------- W
-      int total = 0;
-      for (int o = 0; o < count; ++o) {
-        Walk w(op_of[o], ctas);
-        if (w.first < op_of[o].tiles)
-          total += ((op_of[o].tiles - w.first + w.groups - 1) / w.groups) * w.own();
-      }
-      const int trigger = max(0, total - LEAD);
       const unsigned long long once = read_once_policy();  // weights do not push activations out of L2
-      int slot = 0, issued = 0;
+      int slot = 0;
       unsigned parity = 1;  // the first round over the ring finds it empty
-      if (total == 0) let_successor_start();
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
         Walk w(op, ctas);
-        const int height = op.rows, depth = op.depth, operands = op.operands, tiles = op.tiles;
+        const int height = op.rows, depth = op.depth, operands = op.operands, tiles = op.tiles, splits = w.splits;
         const int second = op.epilogue == 3 ? op.n_out / 2 : height, step = op.epilogue == 3 ? height : operands * height;
+        const int bytes = height * depth * 128, expected = operands * bytes, last = w.stages - LEAD * splits;
         const void* w_map = op.w_map;
-        for (int tile = w.first; tile < tiles; tile += w.groups)
-          for (int kb = w.member; kb < w.stages; kb += w.splits) {
-            if (issued++ == trigger) let_successor_start();
-            barrier_wait(&empty[slot], parity);
-            const unsigned at = ring + slot * STAGE_BYTES;
-            barrier_expect(&full[slot], operands * height * depth * 128);
-            tma_load_blocks(at, w_map, tile * step, kb * depth, &full[slot], once);
-            if (operands == 2)
-              tma_load_blocks(at + height * depth * 128, w_map, tile * step + second, kb * depth, &full[slot], once);
+        for (int tile = w.first; tile < tiles; tile += w.groups) {
+          const bool ending = o + 1 == count && tile + w.groups >= tiles;
+          for (int kb = w.member; kb < w.stages; kb += splits) {
+            if (ending && kb >= last) let_successor_start();
+            barrier_wait_at(empty_at + slot * 8, parity);
+            STAMP_BY(tile == w.first && kb == w.member, o, 6);
+            STAMP_BY(true, o, 7);
+            const unsigned at = ring + slot * STAGE_BYTES, bar = full_at + slot * 8;
+            barrier_expect_at(bar, expected);
+            tma_load_blocks(at, w_map, tile * step, kb * depth, bar, once);
+            if (operands == 2) tma_load_blocks(at + bytes, w_map, tile * step + second, kb * depth, bar, once);
             if (++slot == STAGES) slot = 0, parity ^= 1;
           }
+        }
       }
+      let_successor_start();
     } else if (role == 1 && lane == 0) {  // -------------------------------------------------------- X
       wait_for_predecessor();
       int slot = 0;
@@ -135,6 +138,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
         Walk w(op, ctas);
+        if (o == 0) STAMP_BY(true, 0, 8);
         const void* x_map = op.x_map;
         const int tiles = op.tiles, depth = op.depth, behind = op.operands * op.rows * depth * 128;
         int open = op.wait ? 0 : op.k / 64 + depth;  // blocks of X that are known to be complete
@@ -149,10 +153,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
                 open = op.k / 64 + depth;
               }
               asm volatile("fence.proxy.async.global;" ::: "memory");  // written by stores, read by TMA
+              STAMP_BY(true, o, 8);
             }
-            barrier_wait(&empty[slot], parity);
-            barrier_expect(&full[slot], NTOK * depth * 128);
-            tma_load_blocks(ring + slot * STAGE_BYTES + behind, x_map, 0, kb * depth, &full[slot]);
+            barrier_wait_at(empty_at + slot * 8, parity);
+            barrier_expect_at(full_at + slot * 8, NTOK * depth * 128);
+            tma_load_blocks(ring + slot * STAGE_BYTES + behind, x_map, 0, kb * depth, full_at + slot * 8);
             if (++slot == STAGES) slot = 0, parity ^= 1;
           }
       }
@@ -215,6 +220,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
     const bool scaling = op.squares_in != nullptr;
     bool scale_known = false;
     STAMP(o, 0);
+    if (o == 0) STAMP_TIME(tid == 0, 0, 11);
     const int wide = op.epilogue == 3 ? height : op.operands * height;  // columns of Y in a tile
     const int begin = w.member * wide / splits, share = (w.member + 1) * wide / splits - begin;  // of them ours
     const int width = op.epilogue == 3 ? op.n_out / 2 : op.n_out;
@@ -233,26 +239,36 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
       for (int c = 0; c < CHAINS; ++c)
 #pragma unroll
         for (int i = 0; i < NTOK / 2; ++i) acc[c][i] = 0.f;
-      int previous = -1;
-      for (int kb = w.member; kb < w.stages; kb += splits) {
-        barrier_wait(&full[slot], parity);
-        if (kb == w.member && tile == w.first) STAMP(o, 1);
-        const unsigned at = ring + slot * STAGE_BYTES + (row0 * depth + z0 * height) * 128;
-        const unsigned x_at = ring + slot * STAGE_BYTES + (op.operands * height * depth + z0 * NTOK) * 128;
+      // Operand descriptors hold addresses / 16: of the first stage, then steps.
+      const unsigned w_first = kept(operand_low(ring + (row0 * depth + z0 * height) * 128));
+      const unsigned x_first = kept(operand_low(ring + (op.operands * height * depth + z0 * NTOK) * 128));
+      const unsigned w_step = height * 8;
+      const bool announces = tid % 128 == 0;
+      int held = 0;
+      for (int left = (w.stages - w.member + splits - 1) / splits; left > 0; --left) {
+        const unsigned w_at = w_first + slot * (STAGE_BYTES / 16), x_at = x_first + slot * (STAGE_BYTES / 16);
+        const unsigned release = empty_at + 8 * (slot >= HOLD ? slot - HOLD : slot - HOLD + STAGES);
+        barrier_wait_at(full_at + slot * 8, parity);
+#ifdef TRACE
+        if (held == 0 && tile == w.first) STAMP(o, 1);
+#endif
         wgmma_fences(acc);
 #pragma unroll
         for (int z = 0; z < INNER; ++z)  // a loop of unknown length would have its products serialised
 #pragma unroll
           for (int k = 0; k < 4; ++k)
-            wgmma(acc[k % CHAINS], operand(at + z * height * 128 + k * 32), operand(x_at + z * NTOK * 128 + k * 32));
+            wgmma(acc[k % CHAINS], operand_of(w_at + z * w_step + k * 2), operand_of(x_at + z * (NTOK * 8) + k * 2));
         wgmma_commit();
-        wgmma_waits<1>(acc);
-        if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
-        previous = slot;
         if (++slot == STAGES) slot = 0, parity ^= 1;
+        wgmma_waits<HOLD>(acc);
+        if (held < HOLD)
+          ++held;
+        else if (announces)
+          barrier_arrive_at(release);
       }
       wgmma_waits<0>(acc);
-      if (previous >= 0 && tid % 128 == 0) barrier_arrive(&empty[previous]);
+      for (; held > 0; --held)
+        if (announces) barrier_arrive_at(empty_at + 8 * (slot >= held ? slot - held : slot - held + STAGES));
 
       STAMP(o, 2);
       consumers_sync(CONSUMERS);  // everyone has read the last sums
@@ -363,5 +379,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) block(const Op* 
     STAMP(o, 4);
     if (op.done) complete(op.done);
     STAMP(o, 5);
+    STAMP_TIME(tid == 0, o, 12);
   }
 }

@@ -29,11 +29,24 @@ __device__ __forceinline__ void barrier_arrive_remote(unsigned long long* bar, i
       : "memory");
 }
 
+__device__ __forceinline__ void barrier_expect_at(unsigned bar, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive_at(unsigned bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// A value that the compiler must keep in a register instead of computing it again at every use.
+__device__ __forceinline__ unsigned kept(unsigned v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
+
 // A wait that never ends is a bug: trap after some seconds rather than hang the device.
 #define WAIT_LIMIT (1u << 26)
 
-__device__ __forceinline__ void barrier_wait(unsigned long long* bar, unsigned parity) {
-  unsigned there = shared_address(bar), ok = 0, tries = 0;
+__device__ __forceinline__ void barrier_wait_at(unsigned there, unsigned parity) {
+  unsigned ok = 0, tries = 0;
   while (true) {
     asm volatile(
         "{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
@@ -43,6 +56,10 @@ __device__ __forceinline__ void barrier_wait(unsigned long long* bar, unsigned p
     if (ok) return;
     if (++tries > WAIT_LIMIT) __trap();
   }
+}
+
+__device__ __forceinline__ void barrier_wait(unsigned long long* bar, unsigned parity) {
+  barrier_wait_at(shared_address(bar), parity);
 }
 
 __device__ __forceinline__ void barrier_wait_cluster(unsigned long long* bar, unsigned parity) {
@@ -68,20 +85,20 @@ __device__ __forceinline__ void tma_load(unsigned to, const void* map, int x, in
 }
 
 // The same of a three-dimensional map [block of 64 columns][row][64]: `y` the row, `z` the first block.
-__device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, int y, int z, unsigned long long* bar) {
+__device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, int y, int z, unsigned bar) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
-      "l"(map), "r"(0), "r"(y), "r"(z), "r"(shared_address(bar))
+      "l"(map), "r"(0), "r"(y), "r"(z), "r"(bar)
       : "memory");
 }
 
 // The same with a hint for L2.
-__device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, int y, int z, unsigned long long* bar,
+__device__ __forceinline__ void tma_load_blocks(unsigned to, const void* map, int y, int z, unsigned bar,
                                                 unsigned long long policy) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3, %4}], "
       "[%5], %6;" ::"r"(to),
-      "l"(map), "r"(0), "r"(y), "r"(z), "r"(shared_address(bar)), "l"(policy)
+      "l"(map), "r"(0), "r"(y), "r"(z), "r"(bar), "l"(policy)
       : "memory");
 }
 
@@ -89,6 +106,10 @@ __device__ __forceinline__ unsigned long long read_once_policy() {
   unsigned long long policy;
   asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
   return policy;
+}
+
+__device__ __forceinline__ void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // Four floats into another CTA's shared memory at the address that `to` has here; its barrier counts their 16 bytes.
@@ -128,6 +149,12 @@ __device__ __forceinline__ void consumers_sync(int threads) {
 // Shared-memory operand of wgmma: rows of 128 bytes, 128-byte swizzle, groups of 8 rows 1024 bytes apart.
 __device__ __forceinline__ unsigned long long operand(unsigned at) {
   return (unsigned long long)((at & 0x3ffff) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
+}
+
+// The same in two parts: the address, to which 16 bytes add one, and the rest.
+__device__ __forceinline__ unsigned operand_low(unsigned at) { return at >> 4 | 1u << 16; }
+__device__ __forceinline__ unsigned long long operand_of(unsigned low) {
+  return (unsigned long long)low | (64ull << 32) | (1ull << 62);
 }
 
 template <int SIZE>
