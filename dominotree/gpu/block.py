@@ -25,7 +25,7 @@ MOST_STAGES = 16
 #: Counters of a launch: three products' ends and the first turn of one.
 COUNTERS = 4
 #: µs: what a boundary between two products takes at least, a stage's handshake, a load's way through a full memory.
-BOUNDARY, HANDSHAKE, LATENCY = 4.0, 0.15, 1.4
+BOUNDARY, HANDSHAKE, LATENCY = 4.0, 0.12, 1.4
 CYCLES = 1755.0  # a µs
 
 
@@ -131,7 +131,7 @@ def _cost(n: int, shape: Shape, cut: Cut, ctas: int, stages: int) -> float:
     steps = turns * -(-stages_of_tile // cut.splits)
     weights = cut.height * cut.depth * K_BLOCK * 2
     products = 4 * cut.depth * (2 if cut.operands == 2 else 1) * (2 * OPERAND * 16 + ntok * 32) / 128 / CYCLES
-    step = max(HANDSHAKE + products, cut.stage(ntok) / 55e3, LATENCY / stages)
+    step = max(HANDSHAKE + products, cut.stage(ntok) / 46e3, LATENCY / stages)
     memory, busiest = shape.n_out * shape.k * 2 / 4.3e6, steps * step
     ahead = stages * weights * ctas / 4.3e6
     hidden = min(BOUNDARY, ahead, max(0.0, memory - busiest))
@@ -208,10 +208,10 @@ class Block:
                 (tensor_map(op.weight, cut.rows, cut.depth), tensor_map(op.x, ntok, cut.depth))
             ):
                 self.maps[2 * i + j].copy_(made)
-            into = op.into
+            into, squares = op.into, op.normed or op.into
             if into is not None:
                 into.segments = cut.tiles * cut.splits
-                if into.segments > len(into.squares):
+                if into.segments > into.squares.shape[1]:
                     raise ValueError("too many segments for the buffer of squares")
             announce = counters[3:] if op.epilogue == SWIGLU and cut.tiles > groups else None
             packed.append(
@@ -225,7 +225,8 @@ class Block:
                     )),
                     op.features.stride(0) if op.features is not None else 0, op.epilogue,
                     op.normed.segments if op.normed else 0, n_out, k, cut.rows, cut.splits, cut.tiles,
-                    base, op.eps, cut.depth, cut.operands, early[1], early[2], 0, 0,
+                    base, op.eps, cut.depth, cut.operands, early[1], early[2],
+                    squares.squares.shape[1] if squares else 0, int(early[0] is not None),
                 )
             )  # fmt: skip
             early = (

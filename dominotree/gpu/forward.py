@@ -58,6 +58,7 @@ def _launch_rows(
         float(eps),
         out,
         squares,
+        0 if squares is None else squares.shape[1],
         h.shape[1],
         pdl=pdl,
     )

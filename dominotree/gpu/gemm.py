@@ -141,7 +141,7 @@ def tensor_map(matrix: Tensor, box_rows: int, depth: int = 0) -> Tensor:
 class Residual:
     """The residual stream of n rows: h bf16 [n, hidden], and what the next product needs of it.
 
-    ``scaled`` = h ∘ (weight of the next norm); ``squares`` float32 [segments, n]: sums of h² over column segments.
+    ``scaled`` = h ∘ (weight of the next norm); ``squares`` float32 [n, segments at most]: sums of h² over column segments.
     """
 
     h: Tensor
@@ -152,7 +152,7 @@ class Residual:
     @classmethod
     def empty(cls, n: int, hidden: int, device: torch.device) -> Residual:
         h = torch.zeros(n, hidden, device=device, dtype=torch.bfloat16)
-        return cls(h, torch.zeros_like(h), torch.zeros(-(-hidden // 8), n, device=device))
+        return cls(h, torch.zeros_like(h), torch.zeros(n, -(-hidden // 8), device=device))
 
 
 class Product:
@@ -189,13 +189,14 @@ class Product:
         )  # fmt: skip
         self._out, self._eps = out, float(eps)
         self._segments = normed.segments if normed else 0
+        self._pitch = next((r.squares.shape[1] for r in (normed, into) if r is not None), 0)
 
     def __call__(self) -> None:
         """Launch; may be captured."""
         p = self.plan
         self.kernel.launch(
             p.grid, p.threads, *self._maps, self._out, self._normed.squares if self._normed else None,
-            self._segments, self._eps, *self._tail,
+            self._segments, self._pitch, self._eps, *self._tail,
             smem=p.shared, pdl=self.pdl, cluster=p.c,
         )  # fmt: skip
 

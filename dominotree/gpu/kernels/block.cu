@@ -28,8 +28,8 @@
 #define STAMP_TIME(one, op, step)
 #endif
 #define STAMP(op, step) STAMP_BY(tid == 0, op, step)
-#define BATCH 3   // tokens that a warp finishes together
 #define TOKENS (NTOK <= 8 ? 4 : 8)  // of which a warp adds the squares together
+#define QUAD_TOKENS 4               // that a warp finishes together, four columns a lane
 #define CHAINS (NTOK <= 8 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
 
 struct Op {  // one product; 160 bytes, as packed by gpu/block.py
@@ -51,8 +51,22 @@ struct Op {  // one product; 160 bytes, as packed by gpu/block.py
   float eps;
   int depth, operands;            // blocks of 64 columns per stage; 1: warpgroups share them, 2: they share the rows
   int early_blocks, early_tiles;  // blocks of X that the first turn of the product before gives, and its tiles
-  int pad[2];
+  int squares_pitch;              // floats per token of `squares`: [token][segment]
+  int alternate;                  // 1: the CTAs of a cluster take turns in the stages, 0: each takes a stretch
 };
+
+__device__ __forceinline__ float4 floats(uint2 v) {  // of four bf16
+  return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.y << 16),
+                     __uint_as_float(v.y & 0xffff0000u));
+}
+__device__ __forceinline__ uint2 halves(float4 v) {
+  __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y), high = __floats2bfloat162_rn(v.z, v.w);
+  return make_uint2(*reinterpret_cast<unsigned*>(&low), *reinterpret_cast<unsigned*>(&high));
+}
+__device__ __forceinline__ float gated(float gate, float up) {  // SwiGLU, rounded as in bf16
+  gate = rounded(gate);
+  return rounded(gate / (1.f + __expf(-gate))) * rounded(up);
+}
 
 __device__ __forceinline__ void wait_counter(const int* counter, int target) {
   int seen;
@@ -63,15 +77,17 @@ __device__ __forceinline__ void wait_counter(const int* counter, int target) {
   } while (seen < target);
 }
 
-struct Walk {  // this CTA's tiles of one product, and its stages: member, member + splits, … of `stages`
-  int group, groups, member, first, stages, splits;
+struct Walk {  // this CTA's tiles of one product, and its stages: begin, begin + step, … before end
+  int groups, member, first, begin, end, step;
   __device__ Walk(const Op& op, int ctas) {
-    splits = op.splits;
-    groups = ctas / splits, group = blockIdx.x / splits, member = blockIdx.x % splits;
+    const int splits = op.splits, stages = (op.k / 64 + op.depth - 1) / op.depth, group = blockIdx.x / splits;
+    groups = ctas / splits, member = blockIdx.x % splits;
     first = (group - op.base % groups + groups) % groups;
-    stages = (op.k / 64 + op.depth - 1) / op.depth;
+    begin = op.alternate ? member : member * stages / splits;
+    end = op.alternate ? stages : (member + 1) * stages / splits;
+    step = op.alternate ? splits : 1;
   }
-  __device__ int own() const { return (stages - member + splits - 1) / splits; }
+  __device__ int own() const { return (end - begin + step - 1) / step; }
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, const unsigned char* maps, int count, int n TRACE_ARG) {
@@ -100,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
     barriers_visible();
   }
   __syncthreads();
-  cluster_arrive();
+  cluster_arrive_relaxed();
 
   if (warp >= CONSUMERS / 32) {
     const int role = warp - CONSUMERS / 32;
@@ -111,16 +127,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
         Walk w(op, ctas);
-        const int height = op.rows, depth = op.depth, operands = op.operands, tiles = op.tiles, splits = w.splits;
+        const int height = op.rows, depth = op.depth, operands = op.operands, tiles = op.tiles;
         const int second = op.epilogue == 3 ? op.n_out / 2 : height, step = op.epilogue == 3 ? height : operands * height;
-        const int bytes = height * depth * 128, expected = operands * bytes, last = w.stages - LEAD * splits;
+        const int bytes = height * depth * 128, expected = operands * bytes, last = w.end - LEAD * w.step;
         const void* w_map = op.w_map;
         for (int tile = w.first; tile < tiles; tile += w.groups) {
           const bool ending = o + 1 == count && tile + w.groups >= tiles;
-          for (int kb = w.member; kb < w.stages; kb += splits) {
+          for (int kb = w.begin; kb < w.end; kb += w.step) {
             if (ending && kb >= last) let_successor_start();
             barrier_wait_at(empty_at + slot * 8, parity);
-            STAMP_BY(tile == w.first && kb == w.member, o, 6);
+            STAMP_BY(tile == w.first && kb == w.begin, o, 6);
             STAMP_BY(true, o, 7);
             const unsigned at = ring + slot * STAGE_BYTES, bar = full_at + slot * 8;
             barrier_expect_at(bar, expected);
@@ -143,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
         const int tiles = op.tiles, depth = op.depth, behind = op.operands * op.rows * depth * 128;
         int open = op.wait ? 0 : op.k / 64 + depth;  // blocks of X that are known to be complete
         for (int tile = w.first; tile < tiles; tile += w.groups)
-          for (int kb = w.member; kb < w.stages; kb += w.splits) {
+          for (int kb = w.begin; kb < w.end; kb += w.step) {
             while ((kb + 1) * depth > open) {
               if (open == 0 && op.wait_early && op.early_blocks >= (kb + 1) * depth) {
                 wait_counter(op.wait_early, op.early_tiles);
@@ -178,7 +194,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
 #pragma unroll
               for (int q = 0; q < TOKENS; ++q)
                 part[u][q] = s0 + u * 32 < segments && token0 + q < n
-                                 ? __ldcg(squares + (size_t)(s0 + u * 32) * n + token0 + q) : 0.f;
+                                 ? __ldcg(squares + (size_t)(token0 + q) * op.squares_pitch + s0 + u * 32) : 0.f;
 #pragma unroll
             for (int u = 0; u < 4; ++u)
 #pragma unroll
@@ -225,15 +241,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
     const int begin = w.member * wide / splits, share = (w.member + 1) * wide / splits - begin;  // of them ours
     const int width = op.epilogue == 3 ? op.n_out / 2 : op.n_out;
     for (int tile = w.first; tile < op.tiles; tile += w.groups) {
-      bf16 old[BATCH], weight;  // of the residual stream: on their way during the products
-      auto fetch_old = [&](int token0, int column) {
-        column = min(column, width - 1);
-        weight = __ldg(op.next_norm + column);
-#pragma unroll
-        for (int q = 0; q < BATCH; ++q)
-          old[q] = __ldcg(reinterpret_cast<bf16*>(op.y) + (size_t)min(token0 + q, n - 1) * width + column);
+      // Four columns of a row of the residual stream and of the norm's weight: on their way during the products.
+      const int quad = lane % 8 * 4, quad_token = warp * QUAD_TOKENS + lane / 8;
+      uint2 old = make_uint2(0, 0), weight = old;
+      auto fetch_old = [&](int token, int column) {
+        if (column >= width || token >= n) return;
+        weight = __ldg(reinterpret_cast<const uint2*>(op.next_norm + column));
+        old = __ldcg(reinterpret_cast<const uint2*>(reinterpret_cast<bf16*>(op.y) + (size_t)token * width + column));
       };
-      if (op.epilogue == 2) fetch_old(warp * BATCH, tile * wide + begin + lane);
+      if (op.epilogue == 2 && quad < share) fetch_old(quad_token, tile * wide + begin + quad);
       float acc[CHAINS][NTOK / 2];
 #pragma unroll
       for (int c = 0; c < CHAINS; ++c)
@@ -245,7 +261,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       const unsigned w_step = height * 8;
       const bool announces = tid % 128 == 0;
       int held = 0;
-      for (int left = (w.stages - w.member + splits - 1) / splits; left > 0; --left) {
+      for (int left = w.own(); left > 0; --left) {
         const unsigned w_at = w_first + slot * (STAGE_BYTES / 16), x_at = x_first + slot * (STAGE_BYTES / 16);
         const unsigned release = empty_at + 8 * (slot >= HOLD ? slot - HOLD : slot - HOLD + STAGES);
         barrier_wait_at(full_at + slot * 8, parity);
@@ -318,56 +334,55 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       }
       STAMP(o, 3);
       const float* scale_of = scale[o & 1];
-      auto total = [&](int token, int side, int j) {  // the whole sum of our j-th column
-        float sum = red[token * pitch + side * height + begin + j];
-        if (splits > 1) sum += theirs[token * HALF_PITCH + side * share + j];
-        return scaling ? sum * scale_of[token] : sum;
+      auto total = [&](int token, int side, int j) {  // the whole sums of our columns j … j + 3
+        float4 sum = *reinterpret_cast<const float4*>(red + token * pitch + side * height + begin + j);
+        if (splits > 1) {
+          const float4 more = *reinterpret_cast<const float4*>(theirs + token * HALF_PITCH + side * share + j);
+          sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+        }
+        if (scaling) {
+          const float by = scale_of[token];
+          sum.x *= by, sum.y *= by, sum.z *= by, sum.w *= by;
+        }
+        return sum;
       };
-      if (op.epilogue == 2) {  // the residual stream: a warp takes BATCH tokens at a time
+      if (op.epilogue == 2) {  // the residual stream
         bf16* h = reinterpret_cast<bf16*>(op.y);
-        for (int token0 = warp * BATCH; token0 < n; token0 += CONSUMERS / 32 * BATCH) {
-          float square[BATCH];
-#pragma unroll
-          for (int q = 0; q < BATCH; ++q) square[q] = 0.f;
-          for (int j = lane; j < share; j += 32) {
+        for (int token0 = warp * QUAD_TOKENS; token0 < n; token0 += CONSUMERS / 32 * QUAD_TOKENS) {
+          const int token = token0 + lane / 8;
+          float square = 0.f;
+          for (int j = quad; j < share; j += 32) {
             const int column = tile * wide + begin + j;
-            if (token0 != warp * BATCH || j != lane) fetch_old(token0, column);
-            float value[BATCH];
-#pragma unroll
-            for (int q = 0; q < BATCH; ++q) value[q] = total(min(token0 + q, n - 1), 0, j);
-            if (column < width) {
-              const float scale_next = __bfloat162float(weight);
-#pragma unroll
-              for (int q = 0; q < BATCH; ++q) {
-                if (token0 + q >= n) break;
-                const size_t place = (size_t)(token0 + q) * width + column;
-                const float sum = rounded(__bfloat162float(old[q]) + rounded(value[q]));
-                h[place] = __float2bfloat16(sum);
-                op.scaled_out[place] = __float2bfloat16(sum * scale_next);
-                if (op.features) op.features[(size_t)(token0 + q) * op.feature_pitch + column] = __float2bfloat16(sum);
-                square[q] += sum * sum;
-              }
-            }
+            if (token0 != warp * QUAD_TOKENS || j != quad) fetch_old(token, column);
+            if (token >= n || column >= width) continue;
+            const float4 value = total(token, 0, j);
+            const size_t place = (size_t)token * width + column;
+            float4 was = floats(old), norm = floats(weight), sum;
+            sum.x = rounded(was.x + rounded(value.x)), sum.y = rounded(was.y + rounded(value.y));
+            sum.z = rounded(was.z + rounded(value.z)), sum.w = rounded(was.w + rounded(value.w));
+            const uint2 kept_row = halves(sum);
+            *reinterpret_cast<uint2*>(h + place) = kept_row;
+            if (op.features) *reinterpret_cast<uint2*>(op.features + (size_t)token * op.feature_pitch + column) = kept_row;
+            square += sum.x * sum.x + sum.y * sum.y + sum.z * sum.z + sum.w * sum.w;
+            norm.x *= sum.x, norm.y *= sum.y, norm.z *= sum.z, norm.w *= sum.w;
+            *reinterpret_cast<uint2*>(op.scaled_out + place) = halves(norm);
           }
 #pragma unroll
-          for (int q = 0; q < BATCH; ++q) {
-#pragma unroll
-            for (int d = 16; d > 0; d >>= 1) square[q] += __shfl_xor_sync(0xffffffffu, square[q], d);
-            if (lane == 0 && token0 + q < n)
-              op.squares_out[(size_t)(tile * splits + w.member) * n + token0 + q] = square[q];
-          }
+          for (int d = 4; d > 0; d >>= 1) square += __shfl_xor_sync(0xffffffffu, square, d);
+          if (lane % 8 == 0 && token < n) op.squares_out[(size_t)token * op.squares_pitch + tile * splits + w.member] = square;
         }
       } else {
         bf16* y = reinterpret_cast<bf16*>(op.y);
-#pragma unroll 2
-        for (int i = tid; i < n * share; i += CONSUMERS) {
-          const int token = i / share, j = i % share, column = tile * wide + begin + j;
-          float value = total(token, 0, j);
+        const int quads = share / 4;
+        for (int i = tid; i < n * quads; i += CONSUMERS) {
+          const int token = i / quads, j = i % quads * 4, column = tile * wide + begin + j;
+          float4 value = total(token, 0, j);
           if (op.epilogue == 3) {
-            const float gate = rounded(value), up = rounded(total(token, 1, j));
-            value = rounded(gate / (1.f + __expf(-gate))) * up;
+            const float4 up = total(token, 1, j);
+            value.x = gated(value.x, up.x), value.y = gated(value.y, up.y);
+            value.z = gated(value.z, up.z), value.w = gated(value.w, up.w);
           }
-          if (column < width) y[(size_t)token * width + column] = __float2bfloat16(value);
+          if (column < width) *reinterpret_cast<uint2*>(y + (size_t)token * width + column) = halves(value);
         }
       }
       if (op.done_early && tile < w.groups) complete(op.done_early);

@@ -28,7 +28,7 @@
 #define SEGMENT (SHARE < 32 ? SHARE : 32)  // columns per sum of squares
 
 extern "C" __global__ void __launch_bounds__(CONSUMERS + 32, MIN_CTAS)
-skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, int segments_in, float eps,
+skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, int segments_in, int squares_pitch, float eps,
        bf16* scaled_out, const bf16* __restrict__ next_norm, float* squares_out, bf16* features, int feature_pitch,
        int fresh, int n, int N, int K) {
   extern __shared__ unsigned char dynamic[];
@@ -104,7 +104,7 @@ skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, i
 #if SCALE
   for (int token = warp; token < n; token += CONSUMERS / 32) {
     float sum = 0.f;
-    for (int s = lane; s < segments_in; s += 32) sum += __ldcg(squares_in + (size_t)s * n + token);
+    for (int s = lane; s < segments_in; s += 32) sum += __ldcg(squares_in + (size_t)token * squares_pitch + s);
 #pragma unroll
     for (int d = 16; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if (lane == 0) scale[token] = rsqrtf(sum / K + eps);
@@ -194,7 +194,7 @@ skinny(const void* w_map, const void* x_map, void* Y, const float* squares_in, i
       float square = real ? value * value : 0.f;
 #pragma unroll
       for (int d = SEGMENT / 2; d > 0; d >>= 1) square += __shfl_xor_sync(0xffffffffu, square, d);
-      if (real && i % SEGMENT == 0) squares_out[(size_t)(column / SEGMENT) * n + token] = square;
+      if (real && i % SEGMENT == 0) squares_out[(size_t)token * squares_pitch + column / SEGMENT] = square;
 #endif
     }
 #if C > 1

@@ -123,6 +123,10 @@ __device__ __forceinline__ void send_cluster(const float* to, float4 v, unsigned
       : "memory");
 }
 
+// Enough to let the others see barriers that barriers_visible() has announced.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }

@@ -9,7 +9,7 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 rows(bf16* h, const long long* ids, const bf16* __restrict__ table, const bf16* __restrict__ weight, float eps,
-     bf16* out, float* squares, int hidden) {
+     bf16* out, float* squares, int squares_pitch, int hidden) {
   __shared__ float sums[THREADS / 32];
   const int row = blockIdx.x, tid = threadIdx.x, vectors = hidden / 8;
   let_successor_start();
@@ -35,7 +35,7 @@ rows(bf16* h, const long long* ids, const bf16* __restrict__ table, const bf16* 
   square = 0.f;
 #pragma unroll
   for (int w = 0; w < THREADS / 32; ++w) square += sums[w];
-  if (squares && tid == 0) squares[row] = square;
+  if (squares && tid == 0) squares[(size_t)row * squares_pitch] = square;
   const float scale = rsqrtf(square / hidden + eps);
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v) {
