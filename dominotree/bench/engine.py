@@ -12,6 +12,7 @@ import datetime
 import json
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,14 +104,33 @@ def measure(
     budgets: list[int],
     count: int,
     builders: list[str],
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
     say: Any = print,
 ) -> dict[str, Any]:
-    """The whole result: a header and rows (model, context, what, budget, ms, floor_ms, ratio and notes)."""
+    """The whole result: a header and rows (model, context, what, budget, ms, floor_ms, ratio and notes).
+
+    ``keep`` gets what there is after every model, so that an interrupted run is not lost.
+    """
     device = torch.device("cuda")
     speed = bandwidth(device)
     rows: list[dict[str, Any]] = []
     started = time.perf_counter()
     say(f"{machine_name(device)}: {speed / 1e12:.2f} TB/s read")
+
+    def result() -> dict[str, Any]:
+        return {
+            "bench": "engine",
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "machine": machine_name(device),
+            "bandwidth_tb_s": speed / 1e12,
+            "seconds": round(time.perf_counter() - started, 1),
+            "versions": {
+                "dominotree": __version__,
+                "torch": str(torch.__version__),
+                "cuda": str(torch.version.cuda),
+            },
+            "rows": rows,
+        }
 
     def note(row: dict[str, Any]) -> None:
         floor = row.get("floor_ms")
@@ -149,19 +169,8 @@ def measure(
         del pair, target, drafter
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    return {
-        "bench": "engine",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine_name(device),
-        "bandwidth_tb_s": speed / 1e12,
-        "seconds": round(time.perf_counter() - started, 1),
-        "versions": {
-            "dominotree": __version__,
-            "torch": str(torch.__version__),
-            "cuda": str(torch.version.cuda),
-        },
-        "rows": rows,
-    }
+        keep(result())
+    return result()
 
 
 def main(argv: list[str]) -> int:
@@ -179,8 +188,11 @@ def main(argv: list[str]) -> int:
     if not torch.cuda.is_available():
         print("bench engine measures a CUDA GPU, and there is none here.")
         return 1
-    result = measure(args.models, args.contexts, args.budgets, args.rounds, args.builders)
-    if args.json:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+    def keep(result: dict[str, Any]) -> None:
+        if args.json:
+            args.json.parent.mkdir(parents=True, exist_ok=True)
+            args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+    keep(measure(args.models, args.contexts, args.budgets, args.rounds, args.builders, keep))
     return 0

@@ -25,7 +25,7 @@ MOST_STAGES = 16
 #: Counters of a launch: three products' ends and the first turn of one.
 COUNTERS = 4
 #: µs: what a boundary between two products takes at least, a stage's handshake, a load's way through a full memory.
-BOUNDARY, HANDSHAKE, LATENCY = 4.0, 0.12, 1.4
+BOUNDARY, HANDSHAKE, LATENCY = 6.0, 0.15, 1.4
 CYCLES = 1755.0  # a µs
 
 
@@ -135,7 +135,8 @@ def _cost(n: int, shape: Shape, cut: Cut, ctas: int, stages: int) -> float:
     memory, busiest = shape.n_out * shape.k * 2 / 4.3e6, steps * step
     ahead = stages * weights * ctas / 4.3e6
     hidden = min(BOUNDARY, ahead, max(0.0, memory - busiest))
-    return max(memory, busiest) + BOUNDARY - hidden + turns * (0.7 + 0.5 * (cut.splits > 1))
+    end = (0.7 + 0.5 * (cut.splits > 1)) * (1 + n / 32)  # of a tile: sums, what becomes of them
+    return max(memory, busiest) + BOUNDARY - hidden + turns * end
 
 
 def _padded(n: int) -> int:

@@ -200,12 +200,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
 #pragma unroll
               for (int q = 0; q < TOKENS; ++q) sum[q] += part[u][q];
           }
+          // Sums over the lanes: at every step a lane gives half of its tokens away and gets its share of the other half.
+          int of = 0, d = 16;
 #pragma unroll
-          for (int q = 0; q < TOKENS; ++q) {
+          for (int half = TOKENS / 2; half > 0; half /= 2, d /= 2) {
+            const bool upper = lane & d;
 #pragma unroll
-            for (int d = 16; d > 0; d >>= 1) sum[q] += __shfl_xor_sync(0xffffffffu, sum[q], d);
-            if (lane == 0 && token0 + q < n) scale[o & 1][token0 + q] = rsqrtf(sum[q] / op.k + op.eps);
+            for (int q = 0; q < half; ++q) {
+              const float given = upper ? sum[q] : sum[q + half];
+              sum[q] = (upper ? sum[q + half] : sum[q]) + __shfl_xor_sync(0xffffffffu, given, d);
+            }
+            of += upper * half;
           }
+          for (; d > 0; d /= 2) sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], d);
+          if (lane % (32 / TOKENS) == 0 && token0 + of < n)
+            scale[o & 1][token0 + of] = rsqrtf(sum[0] / op.k + op.eps);
         }
         __syncwarp();
         if (lane == 0) barrier_arrive(&scaled);
