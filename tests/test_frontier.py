@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from dominotree.bench.frontier import FrontierBuilder, candidates, pop_order
 from dominotree.builders.reference import best_first
 from dominotree.correction import CorrectionHead
 from dominotree.drafter import DraftBlock
 from dominotree.errors import SettingsError
-from dominotree.gpu.frontier import FrontierBuilder, candidates, pop_order
 from dominotree.scorers import Candidates, ConditionalScorer, top_ids
 from dominotree.tree import DraftTree
 

@@ -122,7 +122,7 @@ def _host_times(
 
 def _device_builder(drafts: Drafts, what: str, budget: int) -> Any:
     """The builder of a row without a host in the loop: "fused" or "frontier", "-float32" or else half products."""
-    from dominotree.gpu.frontier import FrontierBuilder
+    from dominotree.bench.frontier import FrontierBuilder
     from dominotree.gpu.fused import FusedBuilder
 
     common: dict[str, Any] = {

@@ -50,6 +50,12 @@ def _layer_bytes(layer: DecoderLayer) -> int:
     return sum(w.numel() * w.element_size() for w in (layer.qkv, layer.o, layer.gate_up, layer.down))
 
 
+def _row_bytes(target: Target) -> int:
+    """Bytes of one cache row of one layer."""
+    c = target.config
+    return 2 * c.num_kv_heads * c.head_dim * target.embedding.element_size()
+
+
 def floors(target: Target, drafter: Drafter, context: int, speed: float) -> dict[str, float]:
     """Milliseconds that reading each weight and each context key and value once takes, by stage."""
     head = target.head.numel() * target.head.element_size()
@@ -150,6 +156,7 @@ def measure(
         target, drafter = random_pair(name, device)
         pair = Pair(target, NumberTokenizer(), drafter, None, {"name": f"random {name}"})  # type: ignore[arg-type]
         weights = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()  # making the weights took more than keeping them
         for context in contexts:
             floor = floors(target, drafter, context, speed)
             ms, more = rounds(pair, "ar", 16, context, 60, None)
@@ -164,11 +171,23 @@ def measure(
                 note({"model": name, "context": context, "what": "round", "budget": budget, "ms": ms["round"],
                       "floor_ms": floor["round"], **more})  # fmt: skip
         used = torch.cuda.max_memory_allocated() - weights
-        say(f"{name}: {used / 2**30:.2f} GiB over the weights at most, caches included")
-        rows.append({"model": name, "what": "memory", "ms": None, "gib_over_weights": used / 2**30})
+        cache = (
+            pair.engines["graph"].capacity * pair.target.config.num_layers * _row_bytes(pair.target) / 2**30
+        )
+        say(
+            f"{name}: {used / 2**30:.2f} GiB over the weights at most, {cache:.2f} of them the target's cache"
+        )
+        rows.append(
+            {
+                "model": name,
+                "what": "memory",
+                "ms": None,
+                "gib_over_weights": used / 2**30,
+                "gib_cache": cache,
+            }
+        )
         del pair, target, drafter
         torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
         keep(result())
     return result()
 

@@ -416,7 +416,7 @@ def test_frontier_captured_is_eager_is_the_reference(
     shape: Shape, dtype: torch.dtype, top_m: int, budget: int, children: int, precision: str
 ) -> None:
     """8 inputs each, 64 in all: one graph's replay and an eager build alike, as near the reference as the fused builder."""
-    from dominotree.gpu.frontier import FrontierBuilder
+    from dominotree.bench.frontier import FrontierBuilder
 
     m = model(shape, dtype)
     sizes = {"levels": shape.levels, "budget": budget, "children": children, "top_m": top_m}
