@@ -178,6 +178,12 @@ def build_parser() -> argparse.ArgumentParser:
     bench_adaptive_options(adaptive)
     kinds.add_parser("page", help="the page: key press to paint in Chromium", add_help=False)
     kinds.add_parser(
+        "engine", help="the engine on a GPU at the Qwen3 shapes, beside its floor", add_help=False
+    )
+    kinds.add_parser(
+        "pair", help="all measurements of a pair on this machine, in one process", add_help=False
+    )
+    kinds.add_parser(
         "tau", help="assets/eval/tau.csv: τ by method, budget, top-M, temperature", add_help=False
     )
     for kind in (identical, speed, adaptive):
@@ -382,6 +388,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from dominotree.bench.engine import main as engine
 
             return engine(words[2:])
+        if words[:2] == ["bench", "pair"]:
+            from dominotree.bench.pair import main as whole
+
+            return whole(words[2:])
         args = build_parser().parse_args(words)
         args.run(args)
     except (SettingsError, PromptError) as error:
