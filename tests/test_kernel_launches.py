@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,8 @@ import torch
 
 from dominotree.bench.shapes import drafter_config, random_weights
 from dominotree.drafter import Drafter
-from dominotree.gpu import block, forward, gemm
-from dominotree.gpu.nvrtc import Kernel
+from dominotree.gpu import block, forward, gemm, nvrtc
+from dominotree.gpu.nvrtc import Kernel, KernelError
 from dominotree.model import ModelConfig
 from dominotree.target import Target
 
@@ -50,6 +52,10 @@ def test_every_launch_gives_what_its_kernel_takes(monkeypatch: pytest.MonkeyPatc
     )
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *a: (9, 0))
     monkeypatch.setattr(forward, "unsupported", lambda *a: None)
+    together: list[set[str]] = []
+    monkeypatch.setattr(
+        forward, "compile_together", lambda kernels: together.append({k.entry for k in kernels})
+    )
 
     config = ModelConfig(512, 128, 2, 4, 2, 64, 256, 1e-6, 1e4, 512, True, True)
     draft = drafter_config(config, 2)
@@ -73,3 +79,29 @@ def test_every_launch_gives_what_its_kernel_takes(monkeypatch: pytest.MonkeyPatc
         "context_rows": 1,
         "commit_rows": 1,
     }
+    assert together == [{"tree_attention", "skinny", "block"}] * 2  # of the target and of the drafter
+
+
+def test_kernels_are_compiled_side_by_side_and_an_error_comes_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = threading.Barrier(2, timeout=20)  # broken unless two of them compile at once
+    seen: list[int] = []
+
+    def compiled(source: Path, defines: dict[str, int], arch: str) -> bytes:
+        assert source.name == "block.cu" and arch == "sm_90a"
+        if defines["NTOK"] == 24:
+            raise KernelError("block.cu does not compile")
+        both.wait()
+        seen.append(defines["NTOK"])
+        return b""
+
+    monkeypatch.setattr(nvrtc, "compile_source", compiled)
+    monkeypatch.setattr(nvrtc, "architecture", lambda device: "sm_90a")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(nvrtc.os, "cpu_count", lambda: 2)
+    one, other = (Kernel("block.cu", "block", {"NTOK": n}) for n in (8, 16))
+    nvrtc.compile_together([one, other, one])
+    assert sorted(seen) == [8, 16]
+    with pytest.raises(KernelError, match="does not compile"):
+        nvrtc.compile_together([Kernel("block.cu", "block", {"NTOK": 24})])

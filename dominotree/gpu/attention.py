@@ -147,7 +147,7 @@ class TreeAttention:
         if not self.cut.fits(rows, self.per, c.head_dim, bucket) or self.shared > limit:
             raise ValueError(f"{self.cut} does not fit {rows} rows and a bucket of {bucket} on this device")
         self.scale = math.log2(math.e) / math.sqrt(c.head_dim)
-        self._attend, self._combine = attention_kernels(self.cut, config, rows, self.pdl)
+        self.kernel, self._combine = attention_kernels(self.cut, config, rows, self.pdl)
         moves = {"D": c.head_dim, **({"PDL": 1} if self.pdl else {})}
         self._context = Kernel("cache_rows.cu", "context_rows", moves)
         self._commit = Kernel("cache_rows.cu", "commit_rows", moves)
@@ -176,7 +176,7 @@ class TreeAttention:
                 f"the tree mask must be boolean, contiguous and start at a multiple of 4 bytes, not {mask.dtype}"
             )
         grid = (s.splits, c.num_kv_heads, s.shares)
-        self._attend.launch(
+        self.kernel.launch(
             grid, s.threads, qkv, q_norm, k_norm, float(c.rms_norm_eps), *self.tables, positions, length, mask,
             self.cache.k[layer], self.cache.v[layer], self.cache.capacity, out, self.scale,
             s.room(self.bucket), self.part, self.stat,

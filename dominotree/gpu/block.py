@@ -156,6 +156,16 @@ def _rest(n: int, cuts: Sequence[Cut]) -> int:
     return max(_padded(n) * (whole + 2 * half) * 4, OPERAND * K_BLOCK * 2) + 1024
 
 
+def planned(ops: Sequence[Op], room: int, pdl: bool = True, traced: bool = False) -> tuple[Plan, Kernel]:
+    """The plan and the kernel of a block of these products; ValueError where ``room`` holds no ring for their rows."""
+    n = len(ops[0].x)
+    processors = torch.cuda.get_device_properties(ops[0].x.device).multi_processor_count
+    found = plan(n, tuple(op.shape for op in ops), processors // CLUSTER * CLUSTER, room)
+    if found is None:
+        raise ValueError(f"{room} bytes of shared memory hold no ring for {n} rows")
+    return found, _kernel(_padded(n), found, pdl, traced)
+
+
 @dataclass
 class Op:
     """One product of a block: weight bf16 [N, K], x bf16 [n, K], what becomes of it (see ``gemm.Product``)."""
@@ -191,13 +201,8 @@ class Block:
         device, n = ops[0].x.device, len(ops[0].x)
         self.n, self.count, self.pdl, self.trace = n, len(ops), pdl, trace
         ntok = _padded(n)
-        processors = torch.cuda.get_device_properties(device).multi_processor_count
-        shapes = tuple(op.shape for op in ops)
-        found = plan(n, shapes, processors // CLUSTER * CLUSTER, room)
-        if found is None:
-            raise ValueError(f"{room} bytes of shared memory hold no ring for {n} rows")
-        self.plan, self.shared = found, found.shared(n)
-        self.kernel = _kernel(ntok, found, pdl, trace is not None)
+        self.plan, self.kernel = found, _ = planned(ops, room, pdl, trace is not None)
+        self.shared = found.shared(n)
         self.ctas = _resident(self.kernel, self.shared, device.index or 0)
         packed, base, self._keep = [], 0, [ops, counters]
         self.maps = torch.zeros(2 * len(ops), 128, device=device, dtype=torch.uint8)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from dominotree.gpu.attention import Cut, TreeAttention, rotary_tables
-from dominotree.gpu.block import COUNTERS, Block, Op
+from dominotree.gpu.block import COUNTERS, Block, Op, planned
 from dominotree.gpu.gemm import BF16, FLOAT, MAX_ROWS, RESIDUAL, SHARED_LIMIT, SWIGLU, Product, Residual
-from dominotree.gpu.nvrtc import Kernel
+from dominotree.gpu.nvrtc import Kernel, compile_together
 from dominotree.model import DecoderLayer, KVCache, ModelConfig
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class DecoderStack:
             layers[0].qkv, stream.scaled, BF16, self.projected, normed=first, eps=eps, pdl=pdl
         )
         self.counters = torch.zeros(len(layers), COUNTERS, device=device, dtype=torch.int32)
-        self.blocks: list[Block] = []
+        products: list[list[Op]] = []
         for i, layer in enumerate(layers):
             following = layers[i + 1].input_norm if i + 1 < len(layers) else final_norm
             kept = None
@@ -113,8 +113,14 @@ class DecoderStack:
             ]
             if i + 1 < len(layers):
                 ops.append(Op(layers[i + 1].qkv, stream.scaled, BF16, self.projected, normed=end, eps=eps))
-            trace = None if traces is None else traces[i]
-            self.blocks.append(Block(ops, self.counters[i], room or SHARED_LIMIT - 2048, pdl, trace))
+            products.append(ops)
+        room = room or SHARED_LIMIT - 2048
+        blocks = {planned(ops, room, pdl, traces is not None)[1] for ops in products}
+        compile_together([self.attention.kernel, self.first.kernel, *blocks])
+        self.blocks = [
+            Block(ops, self.counters[i], room, pdl, None if traces is None else traces[i])
+            for i, ops in enumerate(products)
+        ]
 
     def launch(
         self, ids: Tensor, table: Tensor, positions: Tensor, mask: Tensor | None, length: Tensor

@@ -12,7 +12,8 @@ import functools
 import hashlib
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,11 @@ class Kernel:
             self._function = check(driver.cuModuleGetFunction(self._module, self.entry.encode()))
         return self._function
 
+    def compile(self) -> None:
+        """Have the binary in the cache folder. Loads nothing, so any thread may do it."""
+        if self._function is None:
+            compile_source(self.source, self.defines, architecture(torch.cuda.current_device()))
+
     def most_clusters(self, threads: int, smem: int, cluster: int) -> int:
         """Clusters of ``cluster`` CTAs that the device can hold at once; what a kernel with a grid barrier may launch."""
         driver, _ = bindings()
@@ -193,6 +199,13 @@ class Kernel:
         if attributes:
             config.attrs, config.numAttrs = attributes, len(attributes)
         check(driver.cuLaunchKernelEx(config, function, (tuple(values), tuple(types)), 0))
+
+
+def compile_together(kernels: Iterable[Kernel]) -> None:
+    """Compile kernels side by side, as one takes up to a second of a core. Raises KernelError as each of them would."""
+    distinct = list(dict.fromkeys(kernels))
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        list(pool.map(Kernel.compile, distinct))
 
 
 def _cluster(driver: Any, ctas: int) -> Any:
