@@ -84,18 +84,18 @@ def test_what_the_documentation_concludes_is_in_the_results() -> None:
     """The sentences of docs/performance.md about the adaptive budget."""
     cpu, gpu = (e["along"] for e in HELD[:2])
     rules = cpu["rules"]
-    assert (rules["condadaptive"]["nodes_median"], gpu["rules"]["condadaptive"]["nodes_median"]) == (11, 21)
+    assert (rules["condadaptive"]["nodes_median"], gpu["rules"]["condadaptive"]["nodes_median"]) == (11, 32)
     assert all(e["rules"][f"condadaptive{s}"]["at_cap"] == 0 for e in (cpu, gpu) for s in ("", "-calibrated"))
     whole = rules["dominotree@256"]
     assert whole["expected_accepted"] / whole["observed_accepted"] == pytest.approx(1.13, abs=0.005)
     assert f"{whole['expected_accepted']:.2f}" == "5.63" and f"{whole['observed_accepted']:.2f}" == "4.99"
     for part in (cpu, gpu):
         own = part["rules"]["condadaptive"]
-        assert 1.045 < own["expected_accepted"] / own["observed_accepted"] < 1.065
+        assert 1.055 < own["expected_accepted"] / own["observed_accepted"] < 1.08
         best = max(r["model_tokens_per_second"] for n, r in part["rules"].items() if "@" in n)
-        assert 1.01 < own["model_tokens_per_second"] / best < 1.035
+        assert 1 < own["model_tokens_per_second"] / best < (1.001 if part is gpu else 1.035)
         control = part["rules"]["condadaptive-calibrated"]
-        assert 1 <= own["nodes_median"] - control["nodes_median"] <= 2
+        assert 0 <= own["nodes_median"] - control["nodes_median"] <= 2
         assert 1 < control["model_tokens_per_second"] / own["model_tokens_per_second"] < 1.005
         for row in part["steepness"]:
             shares = (row["raw"]["at_cap"], row["calibrated"]["at_cap"])
