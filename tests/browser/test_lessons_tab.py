@@ -78,6 +78,11 @@ def opened(page: Page, lesson: dict[str, Any]) -> dict[str, Any]:
         arg=[want["run"], want["round"]],
     )
     page.wait_for_selector(".dl-picture:not([aria-busy])")
+    return settled(page)
+
+
+def settled(page: Page) -> dict[str, Any]:
+    """The player's state once what was asked for is drawn; the next frame would do that."""
     page.evaluate("lessons.player.flush()")
     return dict(page.evaluate("lessons.state().player"))
 
@@ -118,7 +123,7 @@ def test_try_it_does_what_its_buttons_say(visit: Visit, data: dict[str, Any]) ->
                 continue
             page.wait_for_selector(".dl-picture:not([aria-busy])")
             page.wait_for_function("!lessons.state().player.with")
-            state = page.evaluate("lessons.state().player")
+            state = settled(page)
             assert state["round"] == action["round"] and state["scoring"] == action["scoring"], lesson["id"]
             if "inside" in action:
                 assert state["inside"] == action["inside"], lesson["id"]
@@ -130,7 +135,7 @@ def test_try_it_does_what_its_buttons_say(visit: Visit, data: dict[str, Any]) ->
             ]
         page.get_by_role("button", name="Back to the lesson’s round").click()
         page.wait_for_selector(".dl-picture:not([aria-busy])")
-        after = page.evaluate("lessons.state().player")
+        after = settled(page)
         assert {k: after[k] for k in ("run", "round", "scoring", "node", "with")} == {
             k: before[k] for k in ("run", "round", "scoring", "node", "with")
         }, lesson["id"]
