@@ -85,13 +85,15 @@ def add_engine_options(parser: argparse.ArgumentParser, builder: bool = True) ->
     )
 
 
-def add_pair_options(parser: argparse.ArgumentParser) -> None:
+def add_pair_options(parser: argparse.ArgumentParser, dtype: bool = True) -> None:
+    """Which pair, where; ``dtype``: and in which one precision."""
     parser.add_argument("--pair", default="default", help="default, qwen3-4b or qwen3-8b")
     parser.add_argument("--target", help="a target's folder or hub id, instead of --pair")
     parser.add_argument("--drafter", help="a Domino drafter's folder or hub id")
     parser.add_argument("--dflash", help="a DFlash drafter's folder or hub id")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--dtype", default="float32", help="float32 or bfloat16")
+    if dtype:
+        parser.add_argument("--dtype", default="float32", help="float32 or bfloat16")
     parser.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
 
 

@@ -46,7 +46,8 @@ def bandwidth(device: torch.device) -> float:
     return best
 
 
-def _layer_bytes(layer: DecoderLayer) -> int:
+def layer_bytes(layer: DecoderLayer) -> int:
+    """Bytes of a layer's matrices."""
     return sum(w.numel() * w.element_size() for w in (layer.qkv, layer.o, layer.gate_up, layer.down))
 
 
@@ -64,8 +65,8 @@ def floors(target: Target, drafter: Drafter, context: int, speed: float) -> dict
         return 2 * layers * groups * d * context * 2
 
     t, d = target.config, drafter.config.model
-    verify = sum(map(_layer_bytes, target.layers)) + head + cache(t.num_layers, t.num_kv_heads, t.head_dim)
-    draft = sum(map(_layer_bytes, drafter.layers)) + head + cache(d.num_layers, d.num_kv_heads, d.head_dim)
+    verify = sum(map(layer_bytes, target.layers)) + head + cache(t.num_layers, t.num_kv_heads, t.head_dim)
+    draft = sum(map(layer_bytes, drafter.layers)) + head + cache(d.num_layers, d.num_kv_heads, d.head_dim)
     kv = 2 * d.num_kv_heads * d.head_dim * d.hidden_size * 2 * d.num_layers
     commit = drafter.fc.numel() * drafter.fc.element_size() + kv
     found = {"verify": verify, "draft": draft, "commit": commit}

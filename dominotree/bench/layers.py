@@ -1,7 +1,7 @@
 """Where a decoder layer's time goes on this GPU: ``python -m dominotree.bench.layers``.
 
 A stack of layers at a released shape, random weights, captured as one CUDA graph: µs per layer, the weights' floor beside
-it, and the steps between (``--trace``: clocks of every multiprocessor, median and largest over them, medians over layers).
+it, and the steps between (``--trace``: clocks of every multiprocessor: least, mean and most over them, means over layers).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from dominotree.bench.attention import median_ms
-from dominotree.bench.engine import bandwidth
+from dominotree.bench.engine import bandwidth, layer_bytes
 from dominotree.bench.shapes import TARGETS, random_weights
 from dominotree.gpu.attention import Cut
 from dominotree.gpu.forward import DecoderStack
 from dominotree.gpu.gemm import SHARED_LIMIT
-from dominotree.model import DecoderLayer, KVCache
+from dominotree.model import KVCache
 from dominotree.target import Target
 
 CONTEXT = 512
@@ -41,7 +41,7 @@ class Stack:
             tuple(range(layers)),
         )
         self.target, self.layers = target, target.layers
-        self.bytes = sum(_bytes(layer) for layer in self.layers)
+        self.bytes = sum(map(layer_bytes, self.layers))
 
     def prepare(self, n: int, **options: Any) -> tuple[DecoderStack, Any]:
         """A stack and the function that launches it."""
@@ -98,10 +98,6 @@ class Stack:
         return found, whole
 
 
-def _bytes(layer: DecoderLayer) -> int:
-    return sum(w.numel() * w.element_size() for w in (layer.qkv, layer.o, layer.gate_up, layer.down))
-
-
 def variants(stack: DecoderStack) -> list[tuple[str, dict[str, Any]]]:
     """Other cuts of attention, and rooms of the ring, that are worth a comparison."""
     own: Cut = stack.attention.cut
@@ -143,8 +139,7 @@ def main() -> None:
                     f"{p.stages} x {p.slot}, inner {p.inner}, model {p.cost:.1f}, attention {made.attention.shared}"
                 )
             if args.trace:
-                made, _ = stack.prepare(n)
-                for cut in made.blocks[0].plan.cuts:
+                for cut in stack.prepare(n)[0].blocks[0].plan.cuts:
                     print("    ", cut)
                 steps, whole = stack.trace(n)
                 print("     ", "  ".join(f"{k} {v:.2f}" for k, v in whole.items()))

@@ -1,4 +1,4 @@
-"""``dominotree bench pair``: everything that docs/performance.md says of a pair on one machine, in one process.
+"""``dominotree bench pair``: what docs/performance.md says of a pair on one machine, measured in one process.
 
 Loading a pair and compiling its kernels takes longer than most of these measurements, so they share it: float32 first
 (equality with ``ar``, cost profile, cost-aware runs, recordings), then bfloat16 (profile, cost-aware runs, speed). Each
@@ -16,8 +16,8 @@ from typing import Any
 
 from dominotree import calibration, cost, profile
 from dominotree.bench import adaptive, header, identical, recordings, speed
-from dominotree.checkpoints import Pair, load_pair
-from dominotree.cli import add_pair_options, finite, progress
+from dominotree.checkpoints import Pair
+from dominotree.cli import add_pair_options, finite, open_pair, progress
 
 PARTS = ("identical", "profile", "adaptive", "record", "speed")
 PLAN = {
@@ -98,13 +98,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--prompts", type=int, default=6)
     parser.add_argument("--tokens", type=int, default=64, help="new tokens of each prompt (recordings: 128)")
     parser.add_argument("--repeats", type=int, default=3, help="counted calls of each point of the profile")
-    add_pair_options(parser)
+    add_pair_options(parser, dtype=False)
     args = parser.parse_args(argv)
 
     def load(dtype: str) -> Pair:
-        return load_pair(
-            args.pair, target=args.target, drafter=args.drafter, dflash=args.dflash, device=args.device, dtype=dtype
-        )  # fmt: skip
+        return open_pair(argparse.Namespace(**{**vars(args), "dtype": dtype}))
 
     run(args, load, progress)
     return 0

@@ -79,7 +79,7 @@ def plan(n: int, shapes: tuple[Shape, ...], ctas: int, room: int) -> Plan | None
     """The cheapest cut of all products that share a ring in ``room`` bytes, by a rough model of the time; None: no room."""
     best: Plan | None = None
     for inner in (1, 2, 3):
-        choices = [list(_cuts(n, s, ctas, inner)) for s in shapes]
+        choices = [_cuts(s, inner) for s in shapes]
         for slot in sorted({c.stage(_padded(n)) for found in choices for c in found}):
             found = _plan(n, shapes, choices, ctas, room, slot, inner)
             if found is not None and (best is None or found.cost < best.cost):
@@ -111,7 +111,7 @@ def _plan(
     return None
 
 
-def _cuts(n: int, shape: Shape, ctas: int, inner: int) -> list[Cut]:
+def _cuts(shape: Shape, inner: int) -> list[Cut]:
     blocks, found = -(-shape.k // K_BLOCK), []
     for operands in (1, 2) if shape.epilogue != SWIGLU else (2,):
         depth = inner * (1 if operands == 2 else 2)
@@ -205,15 +205,15 @@ class Block:
         self.shared = found.shared(n)
         self.ctas = _resident(self.kernel, self.shared, device.index or 0)
         packed, base, self._keep = [], 0, [ops, counters]
-        self.maps = torch.zeros(2 * len(ops), 128, device=device, dtype=torch.uint8)
+        maps = [
+            (tensor_map(op.weight, cut.rows, cut.depth), tensor_map(op.x, ntok, cut.depth))
+            for op, cut in zip(ops, found.cuts, strict=True)
+        ]
+        self.maps = torch.stack([one for pair in maps for one in pair])
         early: tuple[Tensor | None, int, int] = None, 0, 0  # the first turn of the product before
         for i, (op, cut) in enumerate(zip(ops, found.cuts, strict=True)):
             n_out, k = op.weight.shape
             groups = self.ctas // cut.splits
-            for j, made in enumerate(
-                (tensor_map(op.weight, cut.rows, cut.depth), tensor_map(op.x, ntok, cut.depth))
-            ):
-                self.maps[2 * i + j].copy_(made)
             into, squares = op.into, op.normed or op.into
             if into is not None:
                 into.segments = cut.tiles * cut.splits

@@ -13,13 +13,17 @@ __device__ __forceinline__ void barriers_visible() {
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// Barriers by their shared address, where a loop keeps it, or by pointer.
+__device__ __forceinline__ void barrier_expect_at(unsigned bar, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive_at(unsigned bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
 __device__ __forceinline__ void barrier_expect(unsigned long long* bar, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+  barrier_expect_at(shared_address(bar), bytes);
 }
-
-__device__ __forceinline__ void barrier_arrive(unsigned long long* bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
-}
+__device__ __forceinline__ void barrier_arrive(unsigned long long* bar) { barrier_arrive_at(shared_address(bar)); }
 
 __device__ __forceinline__ void barrier_arrive_remote(unsigned long long* bar, int rank) {
   asm volatile(
@@ -27,13 +31,6 @@ __device__ __forceinline__ void barrier_arrive_remote(unsigned long long* bar, i
       "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(bar)),
       "r"(rank)
       : "memory");
-}
-
-__device__ __forceinline__ void barrier_expect_at(unsigned bar, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive_at(unsigned bar) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
 // A value that the compiler must keep in a register instead of computing it again at every use.
@@ -150,16 +147,13 @@ __device__ __forceinline__ void consumers_sync(int threads) {
   asm volatile("bar.sync 1, %0;" ::"r"(threads) : "memory");
 }
 
-// Shared-memory operand of wgmma: rows of 128 bytes, 128-byte swizzle, groups of 8 rows 1024 bytes apart.
-__device__ __forceinline__ unsigned long long operand(unsigned at) {
-  return (unsigned long long)((at & 0x3ffff) >> 4) | (1ull << 16) | (64ull << 32) | (1ull << 62);
-}
-
-// The same in two parts: the address, to which 16 bytes add one, and the rest.
+// Shared-memory operand of wgmma: rows of 128 bytes, 128-byte swizzle, groups of 8 rows 1024 bytes apart. Its low half
+// holds the address, to which 16 bytes add one; the rest is the same for all.
 __device__ __forceinline__ unsigned operand_low(unsigned at) { return at >> 4 | 1u << 16; }
 __device__ __forceinline__ unsigned long long operand_of(unsigned low) {
   return (unsigned long long)low | (64ull << 32) | (1ull << 62);
 }
+__device__ __forceinline__ unsigned long long operand(unsigned at) { return operand_of(operand_low(at & 0x3ffff)); }
 
 template <int SIZE>
 __device__ __forceinline__ void wgmma_fence(float (&acc)[SIZE]) {
