@@ -9,6 +9,7 @@ from dominotree.bench import eval_prompts
 from dominotree.checkpoints import Pair
 from dominotree.decode import Settings, generate
 from dominotree.methods import METHODS
+from dominotree.trace import Trace
 
 
 def run(
@@ -20,29 +21,28 @@ def run(
     texts = eval_prompts()
     step = max(1, len(texts) // prompts) if start == 0 and prompts <= len(texts) else 1
     picked = texts[start::step][:prompts]
-    counts = {(t, m): 0 for t in temperatures for m in chosen}
+    counts = {(t, m): 0 for t in temperatures for m in ["ar", *chosen]}
     differing: list[dict[str, Any]] = []
-    for number, entry in enumerate(picked):
+    expected: dict[tuple[float, int], Trace] = {}
+    for method in ["ar", *chosen]:  # one method after the other: its graphs are captured once
         for temperature in temperatures:
-            common: dict[str, Any] = {
-                "temperature": temperature,
-                "seed": 1000 + number,
-                "max_new_tokens": tokens,
-                **(engine or {}),
-            }
-            say(f"\rprompt {number + 1} of {len(picked)}, temperature {temperature}   ")
-            reference = generate(pair, entry["prompt"], Settings(method="ar", **common))
-            expected = reference.summary["token_ids"]
-            for method in chosen:
-                got = generate(pair, entry["prompt"], Settings(method=method, **common)).summary["token_ids"]
-                if got == expected:
+            for number, entry in enumerate(picked):
+                settings = Settings(
+                    method=method, temperature=temperature, seed=1000 + number, max_new_tokens=tokens,
+                    **(engine or {}),  # type: ignore[arg-type]
+                )  # fmt: skip
+                say(f"\r{method}, temperature {temperature}, prompt {number + 1} of {len(picked)}      ")
+                trace = generate(pair, entry["prompt"], settings)
+                reference = expected.setdefault((temperature, number), trace)
+                got, wanted = trace.summary["token_ids"], reference.summary["token_ids"]
+                if got == wanted:
                     counts[temperature, method] += 1
                     continue
-                at = next(i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b)
+                at = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=False)) if a != b)
                 position = len(reference.prompt["token_ids"]) + at
                 tie = next((t for t in reference.summary["near_ties"] if t["position"] == position), None)
                 differing.append({"prompt": entry["prompt"], "temperature": temperature, "method": method,
-                                  "position": at, "ours": got[at], "ar": expected[at], "near_tie": tie})  # fmt: skip
+                                  "position": at, "ours": got[at], "ar": wanted[at], "near_tie": tie})  # fmt: skip
     say("\n")
     print(
         f"{'method':<12}"

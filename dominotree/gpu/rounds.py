@@ -46,8 +46,9 @@ if TYPE_CHECKING:
 SMALLEST_BUCKET = 256
 #: Verify rows that the kernels of ``gpu/accept.py`` take.
 MOST_ROWS = 1032
-#: Programs kept per pair. The least recently used one goes first, with its graphs and buffers.
-MOST_PROGRAMS = 16
+#: Programs kept per pair: room for every method side by side. The least recently used one goes first, with its graphs
+#: and buffers.
+MOST_PROGRAMS = 48
 
 
 class EngineError(DominoTreeError, RuntimeError):
