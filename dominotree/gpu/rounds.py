@@ -455,6 +455,8 @@ class StaticRun:
         self.next: Launched | None = None
         self.turn = 0
         self.host_builder: Any = None
+        #: verifies of trees whose size the device decides, by (bucket, rows), and what they are launched with
+        self.sized: dict[tuple[int, int], tuple[Verify, Piece, Tensor, list[str]]] = {}
 
     def begin(self, context: KVCache | None) -> Callable[[], Round]:
         """Set the device's state to the run's first anchor; returns the function that makes the next round.
@@ -580,14 +582,19 @@ class StaticRun:
         fused.set_costs(costs.draft, costs.verify)
         front, count = fused.piece(bucket, 0)
         front.launch()
-        torch.cuda.current_stream(self.engine.device).synchronize()
+        torch.cuda.current_stream(
+            self.engine.device
+        ).synchronize()  # the device waits for the host from here to the launch
         rows = self._rows_for(int(count))
-        if rows > LARGEST_SIZED and self.plan.forward == "kernels":
-            flags.append("static-forward")
-        verify = self._verify(draft, rows, fused.key, source=fused.builder.tree)
-        back, landing = verify.piece(bucket, 0)
+        known = self.sized.get((bucket, rows))
+        if known is None:
+            verify = self._verify(draft, rows, fused.key, source=fused.builder.tree)
+            static = rows > LARGEST_SIZED and self.plan.forward == "kernels"
+            known = (verify, *verify.piece(bucket, 0), ["static-forward"] if static else [])
+            self.sized[bucket, rows] = known
+        verify, back, landing, more = known
         back.launch()
-        return self._note([front, back], landing, verify, draft, flags)
+        return self._note([front, back], landing, verify, draft, flags + more)
 
     def _rows_for(self, nodes: int) -> int:
         """Verify rows for a host-built tree: the method's, or a power of two where its size changes by the round."""
