@@ -296,7 +296,7 @@ def stages(rows: list[Row]) -> Row:
 
 
 def recorded(library: Library) -> list[Row]:
-    """τ of the recorded runs. Their speeds stay out: recordings share their machine with other work."""
+    """τ of the recorded runs. Their speeds stay out: one prompt each, and Compare shows them beside each other."""
     rows = []
     for run in library.runs:
         try:
