@@ -64,7 +64,7 @@
       const facts = [run.pair.target || run.pair.name, run.method === "ar" ? null : run.header.drafter_label || run.pair.drafter];
       if (run.isTree && s.budget) facts.push(`budget ${s.budget}`);
       if (s.temperature) facts.push(`temperature ${s.temperature}`);
-      facts.push(run.header.machine, run.header.created ? `${run.own ? "run live" : "recorded"} ${date(run.header.created)}` : "live");
+      facts.push(run.machine, run.header.created ? `${run.own ? "run live" : "recorded"} ${date(run.header.created)}` : "live");
       if (run.partial) facts.push("partial");
       this.text.ended(STOPS[run.summary.stop_reason] || "");
       this.title.dataset.tip = facts.filter(Boolean).join(" · ");
