@@ -213,6 +213,24 @@ def test_runs_without_a_common_anchor_say_so(visit_player: Open) -> None:
     assert "both accepted as many drafts" in page.inner_text(".dp-jumps")
 
 
+def test_the_heading_names_the_machine_and_a_gpus_precision(visit_player: Open, recorded: Any) -> None:
+    a, here = recorded["math", "dominotree"], make_trace(5, 16, 6, vocabulary=PLAIN)
+    assert a.header["pair"]["device"].startswith("cuda") and here.header["pair"]["device"] == "cpu"
+    page = visit_player(a)
+    title = page.inner_text(".dp-title")
+    assert f" · {a.header['machine']}, {a.header['pair']['dtype']} · recorded " in title
+    assert page.locator(".dp-stats dd").all_inner_texts()[1] == f"{a.summary['tokens_per_second']:.0f}"
+    show(page, here)
+    assert f" · {here.header['machine']} · recorded " in page.inner_text(".dp-title")
+    phone = visit_player(a, size=(390, 844))
+    right = phone.evaluate(
+        "(name) => { const range = document.createRange(), text = [...document.querySelector('.dp-title').childNodes]"
+        ".find((n) => n.textContent.includes(name)); range.selectNodeContents(text); return range.getBoundingClientRect().right; }",
+        a.header["machine"],
+    )
+    assert right <= 390, "a phone cuts the heading before the machine"
+
+
 # ---- race -------------------------------------------------------------------------------------------------
 
 
