@@ -279,6 +279,26 @@ def test_sentences_of_our_own_evaluation(said: dict[str, Any]) -> None:
             assert f"({wide.loc[kind].max():.2f} against {wide.loc[kind, 'dominotree']:.2f})" in text
 
 
+def test_the_sentence_of_our_speeds_on_a_gpu(said: dict[str, Any], tmp_path: Path) -> None:
+    kept = json.loads(benchmarks.GPU_SPEED.read_text(encoding="utf-8"))
+    at = {r["method"]: r for r in kept["rows"]}
+    ours, rule = at["dominotree"], at["condadaptive"]
+    fixed = {m: r for m, r in at.items() if m not in ("caddtree", "condadaptive", "condadaptive-calibrated")}
+    best = max(fixed.values(), key=lambda r: r["ratio"])
+    text = said["speed"][""]
+    told = [ours["ratio"], ours["low"], ours["high"], rule["ratio"]]
+    if best is not ours:
+        told += [best["ratio"], best["tau"], ours["tau"]]
+    assert all(f"{v:.2f}" in text for v in told) and ("has the higher median" in text) == (best is not ours)
+    assert f"of {kept['prompts']} prompts" in text
+    assert f"{100 * rule['stage_share']['build']:.0f} % of its rounds is the build" in text
+    # another file, another sentence; no file, no rows
+    ours["ratio"] = 9.0
+    (tmp_path / "speed.json").write_text(json.dumps(kept), encoding="utf-8")
+    assert "no method has a higher median" in benchmarks.gpu_speed(tmp_path / "speed.json")["takeaways"][""]
+    assert benchmarks.gpu_speed(tmp_path / "none.json")["rows"] == []
+
+
 def test_a_table_that_lacks_a_column_is_named(tmp_path: Path) -> None:
     (tmp_path / "tau.csv").write_text("pair,method\ndefault,ar\n", encoding="utf-8")
     with pytest.raises(ValueError, match="tau.csv lacks the column drafter"):

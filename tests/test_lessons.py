@@ -295,8 +295,8 @@ def test_claim_candidates_cover_less_in_the_deep(lesson: Pick, traces: dict[str,
         assert float(full["build_ms"]) / float(some["build_ms"]) - 1 >= n["slower"] - 1e-9 > 0
 
 
-def test_claim_the_graph_builds_the_same_tree_faster(lesson: Pick) -> None:
-    n, _, this = lesson("graph")
+def test_claim_the_graph_builds_the_same_tree_faster(lesson: Pick, built: dict[str, Any]) -> None:
+    n, trace, this = lesson("graph")
     native, python = (
         rows("stage_times_4b.csv", setting=s, method="dominotree@16", temperature="0.0")
         for s in ("gpu_native", "python_builder")
@@ -311,6 +311,10 @@ def test_claim_the_graph_builds_the_same_tree_faster(lesson: Pick) -> None:
     order = sorted((o, k) for k, o in enumerate(this.nodes.order) if o is not None)
     jumps = sum(this.nodes.parent[b[1]] != a[1] for a, b in itertools.pairwise(order))
     assert n["jumps"] == jumps and 0 < jumps < n["steps"]
+    shown_ms = fmean(r.times_ms["build"] for r in trace.rounds)
+    source = next(x["source"] for x in built["lessons"] if x["id"] == "graph")
+    assert source.endswith(f"on {trace.header['machine']}: {shown_ms:.2f} ms a round.")
+    assert ("by one kernel" in source) == (trace.header["settings"]["builder"] == "fused")
 
 
 def verify_ms(profile: dict[str, Any], nodes: int, position: int) -> float:
@@ -360,10 +364,27 @@ def test_claim_the_adaptive_budget(lesson: Pick, built: dict[str, Any], traces: 
             assert n["p_last"] == pytest.approx(last) and n["p_last"] > n["p_needed"] > 0
     accepted = [len(r.path) for r in trace.rounds]
     assert n["expected"] == pytest.approx(fmean(promised)) and n["accepted"] == pytest.approx(fmean(accepted))
+    fixed = [
+        t
+        for t in traces.values()
+        if t.header["settings"]["method"] == "dominotree"
+        and t.prompt == trace.prompt
+        and not t.header["settings"]["temperature"]
+    ]
+    best = max(fixed, key=lambda t: t.summary["tokens_per_second"])
+    assert len(fixed) > 1 and n["fixed"] == best.header["settings"]["budget"]
+    assert n["fixed_rate"] == best.summary["tokens_per_second"]
+    for name, run in (("", trace), ("fixed_", best)):
+        spent = sum(sum(r.times_ms.values()) for r in run.rounds)
+        assert n[f"{name}rate"] == pytest.approx(
+            1e3 * sum(len(r.committed) for r in run.rounds) / spent, rel=1e-3
+        )
+        assert n[f"{name}build"] == pytest.approx(fmean(r.times_ms["build"] for r in run.rounds))
     said = next(x for x in built["lessons"] if x["id"] == "adaptive")
     text = " ".join(words(p) for p in (said["claim"], *said["body"]))
     full, c_full = (s.count(cap) >= 0.9 * len(s) for s in (sizes, other))
     assert ("ran to its cap of" in text) == full and said["title"].startswith("Why" if full else "A budget")
+    assert ("grows the tree to the cap" in text) == (trace.header["settings"]["builder"] == "fused")
     assert ("it is the flat cost" in text) == (full and c_full)
     assert ("what decides here is the cost" in text) == (not full and not c_full)
     gaps = [p - a for p, a in zip(promised, accepted, strict=True)]

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 PUBLISHED = ROOT / "assets" / "published"
 EVALUATION = ROOT / "assets" / "eval"
+#: ``dominotree bench pair`` on a GPU, kept with docs/performance.md.
+GPU_SPEED = ROOT / "docs" / "performance" / "speed-h200.json"
 STYLES = ("benchmarks.css",)
 SCRIPTS = ("benchmarks.js",)
 
@@ -296,7 +298,7 @@ def stages(rows: list[Row]) -> Row:
 
 
 def recorded(library: Library) -> list[Row]:
-    """τ of the recorded runs. Their speeds stay out: recordings share their machine with other work."""
+    """τ of the recorded runs. Their speeds stay out: one prompt each, and Compare shows them beside each other."""
     rows = []
     for run in library.runs:
         try:
@@ -405,6 +407,43 @@ def _own_sentence(rows: list[Row], view: tuple[Any, ...]) -> str:
     return f"{text}. One prompt each: an illustration, no measurement." if runs == RECORDED else f"{text}."
 
 
+def gpu_speed(path: Path = GPU_SPEED) -> Row:
+    """The pair that ships on a GPU, each method against plain decoding: rows and one sentence, none without the file."""
+    columns = ("method", "kind", "ratio", "low", "high", "tau", *STAGES)
+    if not path.is_file():
+        return {"columns": list(columns), "rows": [], "takeaways": {}, "about": {}}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows = []
+    for row in found["rows"]:
+        method = METHODS[row["method"]]
+        kind = "adaptive" if method.adaptive else "ours" if row["method"] == "dominotree" else "fixed"
+        values = {name: round(row[name], 4) for name in ("ratio", "low", "high", "tau")}
+        shares = {f"{name}_ms": round(share, 4) for name, share in row["stage_share"].items()}
+        rows.append({"method": row["method"], "kind": kind, **values, **shares})
+    pair = found["pair"]
+    about = {name: pair[name] for name in ("name", "target", "drafter", "dflash", "dtype")}
+    about |= {name: found[name] for name in ("machine", "date", "prompts", "tokens")}
+    return {**_table(rows, {"": _speed_sentence(rows, found["prompts"])}, columns), "about": about}
+
+
+def _speed_sentence(rows: list[Row], prompts: int) -> str:
+    at = {row["method"]: row for row in rows}
+    ours, rule = at["dominotree"], at["condadaptive"]
+    best = max((row for row in rows if row["kind"] != "adaptive"), key=lambda row: row["ratio"])
+    text = (
+        f"DominoTree with {METHODS['dominotree'].budget} nodes decodes {ours['ratio']:.2f}× as fast as plain decoding in the median "
+        f"of {prompts} prompts ({ours['low']:.2f} to {ours['high']:.2f}); "
+    )
+    if best is ours:
+        text += "no method has a higher median"
+    else:
+        text += f"{METHODS[best['method']].title} has the higher median, {best['ratio']:.2f}×, with τ {best['tau']:.2f} against {ours['tau']:.2f}"
+    return (
+        f"{text}. {METHODS['condadaptive'].title} makes {rule['ratio']:.2f}×: {100 * rule['build_ms']:.0f} % of its rounds is the build, "
+        "which its rule does not count."
+    )
+
+
 # ---- all of it
 
 
@@ -413,7 +452,8 @@ def data(library: Library | None = None, published: Path = PUBLISHED, evaluation
 
     Returns ``{"names", "charts": {name: {"columns", "rows", "takeaways": {filters: sentence}}}}``. The charts
     ``methods``, ``intervals``, ``ladder``, ``width`` and ``stages`` hold one published file each, row by row;
-    ``cells`` is derived from ``methods``; ``own`` holds our runs. Raises OSError if a published file is missing.
+    ``cells`` is derived from ``methods``; ``own`` holds our runs, ``speed`` those on a GPU (its stages are shares of a
+    round). Raises OSError if a published file is missing.
     """
     speeds = read(published / "speedup_tau.csv")
     ours = evaluated(evaluation) + (recorded(library) if library else [])
@@ -428,6 +468,7 @@ def data(library: Library | None = None, published: Path = PUBLISHED, evaluation
             "width": width(read(published / "candidate_width.csv")),
             "stages": stages(read(published / "stage_times_4b.csv")),
             "own": own(ours),
+            "speed": gpu_speed(),
         },
     }
 

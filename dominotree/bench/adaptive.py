@@ -454,7 +454,8 @@ def text(entry: dict[str, Any]) -> str:
         ]  # fmt: skip
         for r in part["rows"]:
             name = r["method"] + (f"@{r['budget']}" if r["budget"] else "")
-            ms = " / ".join(f"{v:.1f}" for v in r["stage_ms"].values())
+            digits = 1 if max(r["stage_ms"].values()) >= 10 else 2
+            ms = " / ".join(f"{v:.{digits}f}" for v in r["stage_ms"].values())
             lines.append(
                 f"| {name} | {r['nodes_mean']:.1f} | {r['tau']:.2f} | {r['tokens_per_second']:.1f} | {ms} | {r['builder'] or '–'} |"
             )

@@ -4,7 +4,8 @@
     dominotree record --pops $(python -m viz.lessons)       # the build pop by pop of the rounds that lessons show
 
 Each file's header names machine, date, versions and settings; ``ar_tokens_per_second`` is that prompt's own AR run on
-the same machine, in the same mode, just before.
+the same machine, in the same mode, just before. Those that ship come from ``dominotree bench pair --device cuda``
+(float32, captured rounds); their pops were added on a CPU, and the files compressed again with zopfli, which gzip reads.
 """
 
 from __future__ import annotations

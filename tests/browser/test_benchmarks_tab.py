@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from viz import benchmarks
 
 pytestmark = pytest.mark.browser
 
-CHARTS = ["cells", "methods", "intervals", "ladder", "own", "width", "stages"]
+CHARTS = ["cells", "methods", "intervals", "ladder", "own", "speed", "width", "stages"]
 DRAWN = ".dp-benchmarks[aria-busy=false]"
 
 
@@ -81,7 +82,7 @@ def test_opens_with_every_chart_sentence_and_source(desk: Page) -> None:
     for chart in CHARTS:
         assert sentence(page, chart)
         source = page.inner_text(f"[data-chart={chart}] .dp-source")
-        assert ("Our run" in source) if chart == "own" else ("arXiv:2607.08642" in source)
+        assert ("Our run" in source) if chart in ("own", "speed") else ("arXiv:2607.08642" in source)
         assert plotted(page, chart)
     assert "19 of 48" in sentence(page, "cells")
     assert page.locator(".dp-stats").inner_text().count("19 of 48") == 1
@@ -179,6 +180,7 @@ def test_tables_hold_what_the_charts_show(desk: Page) -> None:
         "intervals": 48,
         "ladder": 32,
         "own": 21,
+        "speed": 9,
         "width": 17,
         "stages": 32,
     }
@@ -188,10 +190,23 @@ def test_tables_hold_what_the_charts_show(desk: Page) -> None:
 
 def test_own_runs_have_marks_of_their_own(desk: Page) -> None:
     page = desk
-    ours = {trace["symbol"] for trace in plotted(page, "own")}
-    theirs = {t["symbol"] for c in CHARTS if c not in ("own", "stages", "cells") for t in plotted(page, c)}
+    ours = {trace["symbol"] for chart in ("own", "speed") for trace in plotted(page, chart)}
+    theirs = {
+        t["symbol"] for c in CHARTS if c not in ("own", "speed", "stages", "cells") for t in plotted(page, c)
+    }
     assert ours and not ours & theirs
-    assert page.inner_text(".dp-own .dp-tag") == "our run"
+    assert page.locator(".dp-own .dp-tag").all_inner_texts() == ["our run"] * 2
+
+
+def test_speeds_on_a_gpu_are_those_of_the_file(desk: Page) -> None:
+    page = desk
+    kept = json.loads(benchmarks.GPU_SPEED.read_text(encoding="utf-8"))
+    drawn = [x for trace in plotted(page, "speed") for x in trace["x"]]
+    assert sorted(drawn) == pytest.approx(sorted(r["ratio"] for r in kept["rows"]), abs=1e-4)
+    source = page.inner_text("[data-chart=speed] .dp-source")
+    size = f"{kept['prompts']} prompts × {kept['tokens']} tokens"
+    assert all(word in source for word in (kept["machine"], kept["pair"]["dtype"], kept["date"], size))
+    assert page.locator("[data-chart=speed] .errorbar").count() == len(kept["rows"])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

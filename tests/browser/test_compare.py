@@ -28,7 +28,7 @@ def recorded() -> dict[tuple[str, str], tr.Trace]:
     return {
         (group["key"].split("|")[0], run["variant"]): library.trace(run["id"])
         for group in library.menu()
-        if group["key"].split("|")[1] == "0" and group["device"] == "cpu"
+        if group["key"].split("|")[1] == "0"
         for run in group["runs"]
     }
 
@@ -127,7 +127,7 @@ def test_summary_table_has_units_and_dashes(visit_player: Open, recorded: Any) -
         "over AR": [
             f"{t.summary['tokens_per_second'] / t.header['ar_tokens_per_second']:.2f}×" for t in (a, b)
         ],
-        "decoding s": [f"{t.summary['decode_ms'] / 1000:.2f}" for t in (a, b)],
+        "decoding s": [f"{t.summary['decode_ms'] / 1000:.3f}" for t in (a, b)],
         "build, mean ms/round": [f"{sum(build) / len(build):.2f}", "–"],
     }
     assert page.locator(".dp-summary .dp-best").all_inner_texts() == [
@@ -136,6 +136,9 @@ def test_summary_table_has_units_and_dashes(visit_player: Open, recorded: Any) -
     ]
     said = page.inner_text(".dp-summary .dp-hint")
     assert said.startswith("Both runs emit the same text. Both on ") and a.header["machine"] in said
+    assert f"{a.header['machine']}, {a.header['pair']['dtype']}." in said, (
+        "a GPU's speed depends on the precision"
+    )
 
 
 def test_different_machines_and_missing_figures_are_said(visit_player: Open, recorded: Any) -> None:
@@ -210,6 +213,24 @@ def test_runs_without_a_common_anchor_say_so(visit_player: Open) -> None:
     assert "both accepted as many drafts" in page.inner_text(".dp-jumps")
 
 
+def test_the_heading_names_the_machine_and_a_gpus_precision(visit_player: Open, recorded: Any) -> None:
+    a, here = recorded["math", "dominotree"], make_trace(5, 16, 6, vocabulary=PLAIN)
+    assert a.header["pair"]["device"].startswith("cuda") and here.header["pair"]["device"] == "cpu"
+    page = visit_player(a)
+    title = page.inner_text(".dp-title")
+    assert f" · {a.header['machine']}, {a.header['pair']['dtype']} · recorded " in title
+    assert page.locator(".dp-stats dd").all_inner_texts()[1] == f"{a.summary['tokens_per_second']:.0f}"
+    show(page, here)
+    assert f" · {here.header['machine']} · recorded " in page.inner_text(".dp-title")
+    phone = visit_player(a, size=(390, 844))
+    right = phone.evaluate(
+        "(name) => { const range = document.createRange(), text = [...document.querySelector('.dp-title').childNodes]"
+        ".find((n) => n.textContent.includes(name)); range.selectNodeContents(text); return range.getBoundingClientRect().right; }",
+        a.header["machine"],
+    )
+    assert right <= 390, "a phone cuts the heading before the machine"
+
+
 # ---- race -------------------------------------------------------------------------------------------------
 
 
@@ -245,16 +266,17 @@ def test_race_fills_in_both_texts_at_the_recorded_times(visit_player: Open, reco
     assert page.is_visible(".dp-race") and not page.is_visible(".dp-tree")
     assert page.locator(".dp-race-machine").all_inner_texts() == [a.header["machine"], b.header["machine"]]
     most = max(ends(a)[-1], ends(b)[-1])
-    for t in (0.0, 100.0, 1234.5, ends(a)[-1] + 0.01, most):
+    assert most < 1000 and page.get_attribute(".dp-race-seek input", "step") == "1"
+    for t in (0.0, 20.0, 61.7, ends(a)[-1] + 0.01, most + 0.01):  # beyond the end is the end
         js(page, f"p.comparison.race.seek({t})")
         assert written(page) == [text_at(a, t + 0.01), text_at(b, t + 0.01)]
     figures = page.locator(".dp-race-figures").all_inner_texts()
     for trace, said in zip((a, b), figures, strict=True):
         done, speed = ends(trace)[-1] / 1000, trace.summary["tokens_per_second"]
-        assert said == f"128 of 128 tokens · {speed:.1f} tokens/s · done at {done:.2f} s"
+        assert said == f"128 of 128 tokens · {speed:.1f} tokens/s · done at {done:.3f} s"
     fast, slow = sorted(ends(t)[-1] for t in (a, b))
     assert page.inner_text(".dp-race-result") == (
-        f"DominoTree finishes first: {fast / 1000:.2f} s against {slow / 1000:.2f} s for 128 tokens, {slow / fast:.2f}× as fast."
+        f"DominoTree finishes first: {fast / 1000:.3f} s against {slow / 1000:.3f} s for 128 tokens, {slow / fast:.2f}× as fast."
     )
     assert "prefill" in page.inner_text(".dp-race > .dp-hint")
     page.keyboard.press("Home")
@@ -275,8 +297,8 @@ def test_race_plays_at_its_pace_and_stops_at_the_end(visit_player: Open, recorde
     b.header["machine"] = "a faster machine"
     page = visit_player(a, b, reduced_motion=motion)
     page.click("[data-by=race]")
-    assert page.locator(".dp-race-pace option:checked").inner_text() == "4× slower"
-    page.select_option(".dp-race-pace", "0.5")
+    assert page.locator(".dp-race-pace option:checked").inner_text() == "100× slower"
+    page.select_option(".dp-race-pace", "25")
     page.keyboard.press("Space")
     assert js(page, "p.isPlaying") is True
     assert page.is_visible(".dp-icon[aria-label^=Pause]")

@@ -248,13 +248,13 @@ def test_a_link_opens_a_pair_with_its_way_of_stepping(visit: Any, library: Libra
 
 def test_a_link_opens_a_race_where_it_stood(visit: Any, library: Library) -> None:
     left, right = id_of(library, 1, "dominotree"), id_of(library, 1, "ddtree")
-    page = visit(f"#tab=compare&run={left}&with={right}&by=race&at=700")
-    at(page, "compare", run=left, by="race", at=700, **{"with": right})
+    page = visit(f"#tab=compare&run={left}&with={right}&by=race&at=70")
+    at(page, "compare", run=left, by="race", at=70, **{"with": right})
     expect(page.locator(".dp-race:visible .dp-slider-text")).to_have_count(0)  # its clock is in the toolbar
-    expect(page.locator(".dp-race-seek:visible .dp-slider-text")).to_contain_text("0.70 /")
+    expect(page.locator(".dp-race-seek:visible .dp-slider-text")).to_contain_text("0.070 /")
     assert not page.evaluate("DominoPage.inside.tabs.compare.player.isPlaying")
     page.keyboard.press("End")
-    most = page.evaluate("Math.round(DominoPage.inside.tabs.compare.player.comparison.race.most)")
+    most = page.evaluate("Math.ceil(DominoPage.inside.tabs.compare.player.comparison.race.most)")
     says(page, "by=race", f"at={most}")
     stop = page.evaluate("DominoPage.inside.tabs.compare.player.presenter.stop()")
     assert stop["round"] >= 1 and stop["by"] is None  # a talk has rounds

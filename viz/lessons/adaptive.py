@@ -101,6 +101,13 @@ class Seen:
         return [sum(self.probabilities(k)) for k in range(len(self.sizes))]
 
     @property
+    def rate(self) -> float:
+        """Tokens per second over the stages that were timed."""
+        rate = self.trace.summary["tokens_per_second"]
+        claim(bool(rate), f"the rounds of {self.run.file} were timed")
+        return float(rate)
+
+    @property
     def accepted(self) -> float:
         return statistics.fmean(this.accepted for this in self.trace.rounds)
 
@@ -139,6 +146,17 @@ def reliability(seen: Seen, g: Callable[[float], float]) -> list[list[float]]:
     ]
 
 
+def _build_ms(trace: tr.Trace) -> float:
+    return statistics.fmean(this.times_ms["build"] for this in trace.rounds)
+
+
+def fastest_fixed(runs: Runs, run: Recorded) -> Recorded:
+    """The fastest recorded DominoTree run of a fixed budget with the run's prompt, temperature and machine."""
+    fixed = [r for r in runs.library.runs if (r.method, r.group) == ("dominotree", run.group)]
+    found(fixed, f"a recorded DominoTree run beside {run.file}")
+    return max(fixed, key=lambda r: runs.trace(r).summary["tokens_per_second"] or 0.0)
+
+
 def adaptive(runs: Runs) -> Lesson:
     """The runs under the flattest costs; there the round with the most nodes, or at the cap the fewest accepted."""
     options = pairs(runs)
@@ -154,6 +172,8 @@ def adaptive(runs: Runs) -> Lesson:
     last = len(seen.order[index]) - 1
     claim(last >= 0, "a tree has nodes")
     expected, accepted = statistics.fmean(seen.promised), seen.accepted
+    best = fastest_fixed(runs, seen.run)
+    fixed = runs.trace(best)
     fields: Fields = {
         "title_run": METHODS[RULE].title,
         "machine": seen.trace.header["machine"],
@@ -175,6 +195,11 @@ def adaptive(runs: Runs) -> Lesson:
         "c_median": statistics.median(control.sizes),
         "c_nodes": control.trace.header["calibration"]["about"]["nodes"],
         "c_prompts": control.trace.header["calibration"]["about"]["prompts"],
+        "rate": seen.rate,
+        "build": _build_ms(seen.trace),
+        "fixed": best.budget,
+        "fixed_rate": fixed.summary["tokens_per_second"],
+        "fixed_build": _build_ms(fixed),
         "round": this.index,
         "nodes": this.verified_nodes,
         "here": this.accepted,
@@ -200,6 +225,8 @@ def adaptive(runs: Runs) -> Lesson:
             "The control has the same costs and cap, and probabilities calibrated on {c_nodes} nodes of {c_prompts} other prompts. It built "
             f"{{c_low}} to {{c_high}} nodes, {{c_median:g}} at the median, and stood at the cap in {{c_at_cap}} of {{c_rounds:#round}}. "
             f"{_verdict(seen, control)}",
+            "On {machine} this run made {rate:.0f} tokens a second, DominoTree with {fixed:#node} in every round {fixed_rate:.0f}. "
+            f"Building took {{build:.2f}} and {{fixed_build:.2f}} ms a round.{_building(seen)}",
         ],
         "table": table(
             "Nodes of these trees by the probability of their path",
@@ -224,6 +251,12 @@ def adaptive(runs: Runs) -> Lesson:
                 beside=control.run.run_id,
                 by="position",
             ),
+            step(
+                spans("The run of {fixed:#node} beside it", fields),
+                round=this.index,
+                beside=best.run_id,
+                by="position",
+            ),
         ],
         "question": "What does the rule do on a machine where a verify takes the same time whatever its size?",
         "answer": [
@@ -235,6 +268,16 @@ def adaptive(runs: Runs) -> Lesson:
         ],
         "source": f"Costs: profile {seen.costs.hash} of {seen.costs.about['machine']}, {str(seen.costs.about['created'])[:10]}.",
     }
+
+
+def _building(seen: Seen) -> str:
+    """What the build stage of a cost-aware tree holds on a GPU: see ``gpu/rounds.py`` and the end of ``grow.cu``."""
+    if seen.trace.header["settings"].get("builder") != "fused":
+        return ""
+    return (
+        " With the rule, the kernel grows the tree to the cap of {cap} nodes and cuts it where the rule stops, and the host "
+        "reads how many are left before it launches a verify of that size."
+    )
 
 
 def _claim(seen: Seen) -> str:

@@ -50,6 +50,12 @@
     ddtree: { symbol: "bowtie-open", colour: "warn", size: 11 },
     marginal: { symbol: "bowtie-open", colour: "warn", size: 11 },
   };
+  /* The same runs on a GPU's clock. */
+  const SPEED = {
+    ours: { title: "DominoTree", symbol: "star", colour: "accent", size: 16 },
+    fixed: { title: "other trees and chains", symbol: "hexagon-open", colour: "ink", size: 11 },
+    adaptive: { title: "stops by the cost of a verify, at most 256 nodes", symbol: "diamond-wide-open", colour: "warn", size: 12 },
+  };
   const WIDTHS = {
     alpaca: { symbol: "circle", colour: "accent", size: 9, dash: "solid" },
     gsm8k: { symbol: "square-open", colour: "ink", size: 9, dash: "dash" },
@@ -202,8 +208,8 @@
 
     load(data) {
       const charts = {};
-      for (const [name, { columns, rows, takeaways }] of Object.entries(data.charts))
-        charts[name] = { takeaways, rows: rows.map((row) => Object.fromEntries(columns.map((c, k) => [c, row[k]]))) };
+      for (const [name, { columns, rows, takeaways, about }] of Object.entries(data.charts))
+        charts[name] = { takeaways, about, rows: rows.map((row) => Object.fromEntries(columns.map((c, k) => [c, row[k]]))) };
       this.data = { ...data, charts };
       this.setError("");
       this.build();
@@ -283,6 +289,7 @@
           draw: () => this.drawLadder(),
         }),
         own: this.ownChart(change),
+        speed: this.speedChart(),
         width: new Chart({
           name: "width",
           title: h("h3", null, ...["How many candidates a level keeps (", term("topm", "top-M"), ")"]),
@@ -326,6 +333,7 @@
         c.intervals.element,
         h("h2.headline.bench-second", null, h("b", null, "Why it works and what it costs")),
         h("div.bench-row", null, c.ladder.element, c.own.element),
+        c.speed.element,
         h("div.bench-row", null, c.width.element, c.stages.element),
       );
     }
@@ -357,6 +365,55 @@
       this.ownNames = names;
       if (rows.length) this.settleOwn();
       return chart;
+    }
+
+    /** Our own speeds on a GPU. */
+    speedChart() {
+      const { machine, dtype, prompts, tokens, date, drafter, dflash } = this.data.charts.speed.about;
+      const chart = new Chart({
+        name: "speed",
+        title: h("h3", null, `How fast the pair that ships here is${machine ? ` on an ${machine}` : " on a GPU"}`),
+        tag: h("span.tag", null, "our run"),
+        source: [
+          machine
+            ? `Our run: SmolLM2-135M, ${drafter} and ${dflash}, ${machine}, ${dtype}, batch 1, ${prompts} prompts × ${tokens} tokens, ${date}. Each prompt against plain decoding on the same machine in the same mode; bars reach from the slowest prompt to the fastest. The builds of the methods that stop by cost may hold the capture of a graph whose size came first. Another model, drafter and text than the published figures: compare the order, not the height.`
+            : "Our run.",
+        ],
+        draw: () => this.drawSpeed(),
+      });
+      chart.element.classList.add("dp-own");
+      return chart;
+    }
+
+    drawSpeed() {
+      const rows = this.rows("speed");
+      if (!rows.length) return { empty: "No runs on a GPU are here: they come from docs/performance.", table: { columns: [], rows: [] } };
+      const c = this.colours;
+      const title = (r) => this.data.methods[r.method] || r.method;
+      const order = [...rows].sort((a, b) => b.ratio - a.ratio);
+      const series = Object.entries(SPEED).map(([kind, mark]) => ({
+        name: mark.title,
+        mark,
+        points: order.filter((r) => r.kind === kind).map((r) => ({
+          x: r.ratio,
+          y: order.indexOf(r),
+          low: r.low,
+          high: r.high,
+          text: `<b>${title(r)}</b>: ${number(r.ratio)}× (${number(r.low)} to ${number(r.high)}), τ ${number(r.tau)}<br>of a round: ${Object.entries(STAGES).map(([s, name]) => `${name} ${number(100 * r[s], 0)} %`).join(", ")}`,
+        })),
+      }));
+      const links = order.map((r, y) => ({ y, from: 1, to: r.ratio, delta: 0, hidden: true, text: `${number(r.ratio)}×` }));
+      const figure = this.dots({ names: order.map(title), series, links, axis: METRICS.speedup_over_ar.axis, range: [0, Math.max(...rows.map((r) => r.high)) * 1.05], column: "median", narrow: this.charts.speed.narrow });
+      figure.layout.shapes.push({ type: "line", yref: "paper", x0: 1, x1: 1, y0: 0, y1: 1, line: { width: 1.5, color: c.ink }, layer: "between" });
+      return {
+        ...figure,
+        takeaway: this.takeaway("speed", ""),
+        legend: Object.values(SPEED).map((mark) => [mark, mark.title]),
+        table: {
+          columns: ["Method", "× AR, median", "Slowest prompt", "Fastest prompt", "τ", ...Object.values(STAGES).map((name) => `${name}, %`)],
+          rows: order.map((r) => [title(r), ...["ratio", "low", "high", "tau"].map((n) => number(r[n])), ...Object.keys(STAGES).map((s) => number(100 * r[s], 0))]),
+        },
+      };
     }
 
     /** Offer only what exists with the choices before it. What is null in a row stands with every value. */

@@ -188,7 +188,7 @@
         ["accepted drafts", "", (r) => r.summary.accepted_drafts ?? sum(r, (round) => round.path.length), 0, 0],
         ["speed", "tokens/s", (r) => r.speed, 1, fair ? 1 : 0],
         [[term("speedup", "over AR")], "", (r) => r.speedUp, 2, 0, "×"],
-        ["decoding", "s", (r) => (spent(r) === null ? null : spent(r) / 1000), 2, 0],
+        ["decoding", "s", (r) => (spent(r) === null ? null : spent(r) / 1000), runs.some((r) => spent(r) !== null && spent(r) < 1000) ? 3 : 2, 0],
         ["build, mean", "ms/round", (r) => (r.method === "ar" ? null : r.meanMs("build")), 2, 0], // AR builds nothing
       ];
       const cells = ([, , of, digits, better, after = ""]) => {
@@ -203,7 +203,7 @@
       const notes = [];
       const texts = sameText(runs);
       notes.push(texts ? "Both runs emit the same text." : "The two runs emit different texts: rounds can be compared, tokens only as far as the texts agree.");
-      if (fair) notes.push(`Both on ${runs[0].header.machine}.`);
+      if (fair) notes.push(runs[0].machine === runs[1].machine ? `Both on ${runs[0].machine}.` : `${runs.map((r, i) => `${names[i]} on ${r.machine}`).join(", ")}.`);
       else notes.push(`Different machines: ${runs.map((r, i) => `${names[i]} on ${r.header.machine || "an unnamed one"}`).join(", ")}. Speeds do not compare the methods.`);
       if (drafters[0] && drafters[1] && drafters[0] !== drafters[1]) notes.push(`Drafters: ${names.map((name, i) => `${name} ${drafters[i]}`).join(", ")}.`);
       this.summary.replaceChildren(

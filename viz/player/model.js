@@ -164,6 +164,12 @@
       return Math.max(0, ...this.layout.map(({ lanes }) => Math.max(-lanes[0], lanes[1])));
     }
 
+    /** Where it ran; on a GPU with the precision, which its speed depends on. */
+    get machine() {
+      const { machine } = this.header;
+      return machine && /^cuda/.test(this.pair.device || "") && this.pair.dtype ? `${machine}, ${this.pair.dtype}` : machine || "";
+    }
+
     /** Scorers whose trees are recorded in round k; the run's own is always among them when it is a tree. */
     scorers(k) {
       if (!this.isTree || k < 0 || k >= this.size) return [];

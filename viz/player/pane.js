@@ -61,10 +61,11 @@
     showTitle() {
       const { run } = this;
       const s = run.settings;
-      const facts = [run.pair.target || run.pair.name, run.method === "ar" ? null : run.header.drafter_label || run.pair.drafter];
+      const facts = []; // a phone shows the first of them: the machine, whose times stand below, before the models
       if (run.isTree && s.budget) facts.push(`budget ${s.budget}`);
       if (s.temperature) facts.push(`temperature ${s.temperature}`);
-      facts.push(run.header.machine, run.header.created ? `${run.own ? "run live" : "recorded"} ${date(run.header.created)}` : "live");
+      facts.push(run.machine, run.header.created ? `${run.own ? "run live" : "recorded"} ${date(run.header.created)}` : "live");
+      facts.push(run.pair.target || run.pair.name, run.method === "ar" ? null : run.header.drafter_label || run.pair.drafter);
       if (run.partial) facts.push("partial");
       this.text.ended(STOPS[run.summary.stop_reason] || "");
       this.title.dataset.tip = facts.filter(Boolean).join(" · ");
@@ -133,7 +134,7 @@
       const up = run.speedUp;
       this.stats.replaceChildren(
         stat([term("tau", "τ"), live ? " now" : " of the run"], number(run.tau(run.size - 1))),
-        stat("tokens/s", number(run.speed, 1)),
+        stat("tokens/s", number(run.speed, run.speed >= 1000 ? 0 : 1)), // a GPU's four digits must fit a phone
         stat(term("speedup", "over AR"), up === null ? DASH : `${number(up)}×`),
       );
     }

@@ -621,7 +621,7 @@
         with: this.comparing ? this.pair[1].id : null,
         round: run && run.size ? k + 1 : null,
         by: this.comparing ? (this.comparison.racing ? "race" : this.by) : null,
-        at: this.comparing ? (this.comparison.racing ? Math.round(this.comparison.race.t) : this.at) : null,
+        at: this.comparing ? (this.comparison.racing ? Math.ceil(this.comparison.race.t - 1e-6) : this.at) : null,
         scoring: this.inside.isOpen ? this.inside.chosen : this.chosen,
         node: node === undefined ? null : node,
         inside: this.inside.isOpen ? this.inside.at : null,

@@ -20,7 +20,9 @@
   }
 
   const paceName = (pace) => (pace === 1 ? "real time" : pace < 1 ? `${1 / pace}× faster` : `${pace}× slower`);
-  const seconds = (ms) => `${(ms / 1000).toFixed(2)} s`;
+  const SHORT = 1000; // ms: the clock of a shorter race shows single ms, and its slider has them
+  const clockText = (ms, most) => (ms / 1000).toFixed(most < SHORT ? 3 : 2);
+  const seconds = (ms, most) => `${clockText(ms, most)} s`;
 
   /** When each round of a run ended, in ms after the prefill: {ends, stages}, or null where a round has no times. */
   function clock(run) {
@@ -49,9 +51,11 @@
       this.text = h("p.output.race-text");
     }
 
-    enter(run, times) {
+    /** `most`: ms that the race lasts. */
+    enter(run, times, most) {
       this.run = run;
       this.times = times;
+      this.most = most;
       this.name.textContent = run.title;
       this.machine.textContent = run.header.machine || "unnamed machine";
       this.kicker.textContent = run.title;
@@ -103,14 +107,14 @@
     draw(t) {
       const { run, times } = this;
       const end = times.ends[times.ends.length - 1];
-      const over = t >= end;
       const k = this.done(t);
+      const over = k >= run.size;
       this.rest.setAttribute("x", Math.min(t, end) * this.scale + 1);
       this.head_.setAttribute("x", Math.min(t, end) * this.scale - 1);
       const stage = over ? null : (times.stages[k].find(([, , to]) => t < to) || times.stages[k][times.stages[k].length - 1])[0];
       const tokens = k < run.size ? run.starts[k] : run.pieces.length;
       const speed = t > 0 ? (1000 * (k ? run.soFar[k - 1].committed : 0)) / Math.min(t, end) : null;
-      const figures = `${tokens} of ${run.pieces.length} tokens · ${number(over ? run.speed : speed, 1)} tokens/s · ${over ? `done at ${seconds(end)}` : `round ${k + 1} of ${run.size}, ${stage}`}`;
+      const figures = `${tokens} of ${run.pieces.length} tokens · ${number(over ? run.speed : speed, 1)} tokens/s · ${over ? `done at ${seconds(end, this.most)}` : `round ${k + 1} of ${run.size}, ${stage}`}`;
       if (figures !== this.figures.textContent) this.figures.textContent = figures;
       if (k === this.shown) return;
       this.shown = k;
@@ -174,9 +178,10 @@
       if (!this.pair) return false;
       this.most = Math.max(...times.map(({ ends }) => ends[ends.length - 1]));
       this.events = [...new Set(times.flatMap(({ ends }) => ends))].sort((a, b) => a - b);
-      runs.forEach((run, i) => this.lanes[i].enter(run, times[i]));
+      runs.forEach((run, i) => this.lanes[i].enter(run, times[i], this.most));
       this.pace = PACES.find((pace) => pace * this.most >= LEAST) ?? PACES[PACES.length - 1];
       this.paceSelect.value = String(this.pace);
+      this.slider.step = this.most < SHORT ? "1" : "10";
       this.slider.max = String(Math.ceil(this.most));
       const prefill = runs.map((r) => value(r.summary.prefill_ms));
       this.note.textContent =
@@ -203,13 +208,13 @@
       if (!width || width === this.width || !this.pair) return;
       this.width = width;
       for (const lane of this.lanes) lane.layOut(width, this.most);
-      const step = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 300].find((s) => (width * 1000 * s) / this.most > 56) || 1000;
+      const step = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 300].find((s) => (width * 1000 * s) / this.most > 56) || 1000;
       this.axis.setAttribute("viewBox", `0 0 ${width} ${HEIGHT.axis}`);
       this.axis.replaceChildren();
       for (let k = 0; k * step * 1000 <= this.most; k++) {
         const x = (width * k * step * 1000) / this.most;
         if (x > width - 12 && k) continue;
-        this.axis.append(svg("text", { x: k ? x : 0, y: 13, "text-anchor": k ? "middle" : "start" }, k ? `${+(k * step).toFixed(2)}` : "0 s"));
+        this.axis.append(svg("text", { x: k ? x : 0, y: 13, "text-anchor": k ? "middle" : "start" }, k ? `${+(k * step).toFixed(3)}` : "0 s"));
       }
       this.draw();
     }
@@ -219,8 +224,8 @@
       for (const lane of this.lanes) lane.draw(this.t);
       this.slider.value = String(this.t);
       this.slider.style.setProperty("--dp-fill", `${(100 * this.t) / this.most}%`);
-      this.clockText.textContent = `${(this.t / 1000).toFixed(2)} / ${seconds(this.most)}`;
-      this.slider.setAttribute("aria-valuetext", `${seconds(this.t)} of ${seconds(this.most)}`);
+      this.clockText.textContent = `${clockText(this.t, this.most)} / ${seconds(this.most, this.most)}`;
+      this.slider.setAttribute("aria-valuetext", `${seconds(this.t, this.most)} of ${seconds(this.most, this.most)}`);
       const over = this.t >= this.most;
       const [result, lead] = over ? [this.sentence(), ""] : ["", this.leader()];
       if (result !== this.result.textContent) this.result.textContent = result;
@@ -247,7 +252,7 @@
       const who = one.ms === two.ms ? "Both finish together" : `${one.name} finishes first`;
       const times = one.tokens === two.tokens && one.ms ? `, ${number(two.ms / one.ms)}× as fast` : "";
       const machines = sameMachine(this.pair) ? "" : " They ran on different machines, so this does not compare the methods.";
-      return `${who}: ${seconds(one.ms)} against ${seconds(two.ms)} ${length}${times}.${machines}`;
+      return `${who}: ${seconds(one.ms, this.most)} against ${seconds(two.ms, this.most)} ${length}${times}.${machines}`;
     }
 
     seek(t) {
