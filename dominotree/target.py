@@ -117,7 +117,7 @@ class Target:
 
         Features are those of every prompt position, [n, F]. Returns None when ``cancelled`` said so between chunks.
         """
-        features = []
+        features: Tensor | None = None
         hidden = None
         for chunk in ids.split(PREFILL_CHUNK):
             if cancelled():
@@ -125,12 +125,16 @@ class Target:
             positions = torch.arange(cache.length, cache.length + len(chunk), device=self.device)
             causal = torch.ones(len(chunk), len(chunk), dtype=torch.bool, device=self.device).tril()
             hidden, rows = self._blocks(chunk, positions, causal, cache)
+            if (
+                features is None
+            ):  # of the whole prompt, once: a long one's take as much as a small model's layer
+                features = rows.new_empty(len(ids), rows.shape[1])
+            features[cache.length : cache.length + len(chunk)] = rows
             cache.commit(range(len(chunk)))  # type: ignore[arg-type]
-            features.append(rows)
-        if hidden is None:
+        if hidden is None or features is None:
             raise ValueError("prefill needs at least one token")
         last = rms_norm(hidden[-1:], self.norm, self.config.rms_norm_eps)
-        return TargetRows(self.lm_head(last), torch.cat(features))
+        return TargetRows(self.lm_head(last), features)
 
     @torch.inference_mode()
     def verify(self, ids: Tensor, positions: Tensor, mask: Tensor, cache: KVCache) -> TargetRows:

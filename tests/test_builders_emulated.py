@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from dominotree.builders.adaptive import RoundCost, grow
 from dominotree.builders.reference import best_first, chain
+from dominotree.calibration import Calibration
 from dominotree.correction import CorrectionHead
 from dominotree.drafter import DraftBlock
 from dominotree.gpu import fused
@@ -116,16 +117,32 @@ def test_path_blind_trees_and_chains() -> None:
         same(case.build(builder), chain(case.block, LEVELS, case.head, case.embed), 5e-3)
 
 
-def test_adaptive_stop() -> None:
-    case = Case(6, "ties")
+@pytest.mark.parametrize("seed", [2, 3])
+def test_adaptive_stop(seed: int) -> None:
+    """The host rule's tree, with costs from flat to steep, straight, kinked and (no cut on the way then) not convex."""
+    case = Case(seed, "ties" if seed % 2 == 0 else "")
     builder = make(case, scorer="conditional", precision="float32", adaptive=True)
     scorer = ConditionalScorer(Candidates.of(case.block, 16), case.head, case.embed)
+    if seed == 3:
+        builder.calibration = torch.tensor(
+            [[-9.0, -4.0, -1.0, -0.1], [-12.0, -5.0, -1.0, -0.2]], dtype=torch.float64
+        )
+        calibrate = Calibration({}, (-9.0, -4.0, -1.0, -0.1), (-12.0, -5.0, -1.0, -0.2))
+    else:
+        calibrate = None
+    shapes = [
+        lambda n, slope: slope * n * (1 + n / 20),
+        lambda n, slope: slope * n,
+        lambda n, slope: slope * (n + 4 * max(0, n - 6)),
+        lambda n, slope: slope * 3 * n**0.5,
+    ]
     counts = set()
-    for slope in (1e-6, 0.01, 0.1, 1.0):
-        cost = RoundCost(0.5, [2.0 + slope * n * (1 + n / 20) for n in range(21)])
-        assert builder.costs is not None
-        builder.costs.copy_(torch.tensor([cost.draft, *cost.verify], dtype=torch.float64))
-        want = grow(scorer, LEVELS, 20, 4, cost)
-        same(case.build(builder), want, 1e-5)
-        counts.add(len(want))
-    assert len(counts) > 2
+    for shape in shapes:
+        for slope in (1e-6, 0.01, 0.1, 1.0):
+            cost = RoundCost(0.5, [2.0 + shape(n, slope) for n in range(21)])
+            assert builder.costs is not None
+            builder.costs.copy_(torch.tensor([cost.draft, *cost.verify], dtype=torch.float64))
+            want = grow(scorer, LEVELS, 20, 4, cost, calibrate)
+            same(case.build(builder), want, 1e-5)
+            counts.add(len(want))
+    assert len(counts) > 3

@@ -592,6 +592,11 @@ class StaticRun:
             static = rows > LARGEST_SIZED and self.plan.forward == "kernels"
             known = (verify, *verify.piece(bucket, 0), ["static-forward"] if static else [])
             self.sized[bucket, rows] = known
+            if (
+                self.engine.capture
+            ):  # again, as making a graph takes longer than a round and would count as building
+                front.launch()
+                torch.cuda.current_stream(self.engine.device).synchronize()
         verify, back, landing, more = known
         back.launch()
         return self._note([front, back], landing, verify, draft, flags + more)

@@ -425,14 +425,49 @@ __device__ void children(Shared& s, const Weights& w, const Scratch& g, int leve
     }
 }
 
+// ---- the stop rule while the tree grows ----------------------------------------------------------------------------------
+
+// With convex costs C a node pays at place m only if its probability exceeds R(m) · (C(m + 1) − C(m)), R = (1 + Φ) / C. What
+// is offered later only raises Φ, and puts nodes later. So from the first place of today's list that does not pay on,
+// nothing ever will: those entries go, and whatever scores no higher need not be offered.
+#define SLACK 1e-6  // in log-probability: rounding must not cut what the rule itself would have kept
+
+__device__ void raise_least_score(Shared& s, const Stop& stop, const List& list, int& size, double& least_score) {
+    const int keep = stop_count(stop, list.score, size, s.mass, &s.kept);
+    if (keep == size) return;
+    const double least = list.score[keep] - SLACK;
+    __syncthreads();
+    if (threadIdx.x == 0) s.kept = size;
+    __syncthreads();
+    for (int i = keep + threadIdx.x; i < size; i += THREADS)
+        if (list.score[i] <= least) atomicMin(&s.kept, i);
+    __syncthreads();
+    size = s.kept;
+    least_score = least;
+    __syncthreads();
+}
+
+// Whether the costs of 0 … budget nodes are convex, but for rounding.
+__device__ bool convex(Shared& s, const double* cost, int budget) {
+    if (threadIdx.x == 0) s.kept = 1;
+    __syncthreads();
+    for (int i = 1 + threadIdx.x; i < budget; i += THREADS)
+        if ((cost[i + 1] - cost[i]) - (cost[i] - cost[i - 1]) < -1e-12 * cost[i]) s.kept = 0;
+    __syncthreads();
+    const bool found = s.kept;
+    __syncthreads();
+    return found;
+}
+
 // ---- select ---------------------------------------------------------------------------------------------------------
 
 // Merge the children of the wave's `count` nodes into the list of `size` nodes, cut it to `budget`, and name the next
 // wave: nodes of depth `depth` in the list. All blocks do the same. Returns the next wave's count; `size` is updated.
+// `least_score`: what never pays under the stop rule, see raise_least_score().
 __device__ int select(Shared& s, const Scratch& g, const List& old, List& now, int& size, int count, int budget,
-                      int depth, int levels) {
+                      int depth, int levels, const Stop& stop, double& least_score) {
     const int tid = threadIdx.x, part = tid % 8;
-    const double bound = size == budget ? old.score[budget - 1] : (double)NEG_INF;
+    const double bound = size == budget && old.score[budget - 1] > least_score ? old.score[budget - 1] : least_score;
     u32 least = 0;  // key of the threshold cut
     int found;
     for (;;) {
@@ -492,6 +527,7 @@ __device__ int select(Shared& s, const Scratch& g, const List& old, List& now, i
     }
     size = found + size < budget ? found + size : budget;
     __syncthreads();
+    if (stop.costs) raise_least_score(s, stop, now, size, least_score);
     // the next wave, in list order; the last of a full list cannot have a child in it
     int next = 0;
     for (int first = 0; first < size; first += THREADS) {
@@ -568,6 +604,8 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
     MARK();
 
     int size = 0, count = budget > 0 && levels > 0 ? 1 : 0, turn = 0, level = 0;
+    double least_score = NEG_INF;
+    const Stop early = {costs && convex(s, costs + 1, budget) ? costs : nullptr, calibration, knots};
     if (count) stage_w2(s, w, g, 0), load_level(s, g, 0);
     while (count) {
         const List& old = s.list[turn];
@@ -586,7 +624,7 @@ grow(const u64* lists, const float2* sums, const int* flags, float* logits, cons
         if (level == 1 && tid == 0) s.node[0] = -1;  // the root's children have no parent node
         __syncthreads();
         for (int i = tid; i < count * 8; i += THREADS) s.old_state[i / 8][i % 8] = s.new_state[i / 8][i % 8];
-        count = select(s, g, old, s.list[turn ^ 1], size, count, budget, level, levels);
+        count = select(s, g, old, s.list[turn ^ 1], size, count, budget, level, levels, early, least_score);
         turn ^= 1;
         MARK();
         if (!count) break;
