@@ -137,46 +137,32 @@ def test_what_the_documentation_concludes_is_in_the_results() -> None:
 
 
 def test_what_the_documentation_says_of_real_runs_is_in_the_results() -> None:
-    """The rule loses in every one of them; on the H200 to its build stage."""
-    for entry, budget, loss in ((HELD[0], 8, 39), (HELD[2], 16, 54), (HELD[3], 64, 46)):
+    """The rule loses in every one of them."""
+    for entry, budget, loss in ((HELD[0], 8, 39), (HELD[3], 64, 22)):
         rule, best, found = rates(entry)
         assert found == budget and round(100 * (1 - rule / best)) == loss
     # float32 gives ar's tokens, bf16 does not
     assert all(r["same_tokens_as_ar"] for e in (HELD[0], HELD[3]) for r in e["engine"]["rows"])
     assert [r["method"] for r in HELD[2]["engine"]["rows"] if r["same_tokens_as_ar"]] == ["ar"]
     half, single = ({(r["method"], r["budget"]): r for r in HELD[k]["engine"]["rows"]} for k in (2, 3))
-    speeds = [
-        half[k]["tokens_per_second"] for k in (("ar", None), ("dominotree", 16), ("condadaptive", None))
-    ]
-    assert [round(x) for x in speeds] == [1911, 4788, 2187]
-    speeds = [single[k]["tokens_per_second"] for k in (("ar", None), ("dominotree", 16))]
-    assert [round(x) for x in speeds] == [364, 982]
-    build = [
-        half[k]["stage_ms"]["build"]
-        for k in (("dominotree", 16), ("dominotree", 256), ("condadaptive", None))
-    ]
-    assert [f"{ms:.2f}" for ms in build] == ["0.11", "0.41", "1.08"]
-    build = [
-        single[k]["stage_ms"]["build"]
-        for k in (("dominotree", 256), ("condadaptive", None), ("condadaptive-calibrated", None))
-    ]
-    assert [f"{ms:.1f}" for ms in build] == ["1.7", "3.2", "3.6"]
-    assert all(f"{n}" in PAGE for n in (1911, 4788, 2187))
+    assert {method for method, _ in half} == {"ar", "dominotree"}
+    speeds = [half[k]["tokens_per_second"] for k in (("ar", None), ("dominotree", 16))]
+    assert [round(x) for x in speeds] == [1914, 4791]
+    keys = (("ar", None), ("dominotree", 32), ("dominotree", 64), ("condadaptive", None))
+    assert [round(single[k]["tokens_per_second"]) for k in keys] == [359, 967, 1055, 823]
+    build = [single[k]["stage_ms"]["build"] for k in (("dominotree", 32), ("condadaptive", None))]
+    assert [f"{ms:.2f}" for ms in build] == ["0.30", "0.33"]
+    verify = [single[k]["stage_ms"]["verify"] for k in (("dominotree", 64), ("condadaptive", None))]
+    assert [f"{ms:.1f}" for ms in verify] == ["4.4", "5.3"]
+    assert all(f"{n}" in PAGE for n in (1914, 4791, 823, 1055, 967, 359))
 
 
 def test_what_the_documentation_says_of_recorded_runs_is_in_them() -> None:
     traces = {p.name.removesuffix(".json.gz"): load(p) for p in sorted(TRACES.glob("*.json.gz"))}
     assert {t.header["machine"] for t in traces.values()} == {"NVIDIA H200"}
     assert {t.header["pair"]["dtype"] for t in traces.values()} == {"float32"}
-    rules = [traces[f"math-condadaptive{s}"] for s in ("", "-calibrated")]
-    build = [r.times_ms["build"] for t in rules for r in t.rounds]
-    assert len(build) == 37 and (f"{min(build):.1f}", f"{max(build):.1f}") == ("1.7", "2.7")
-    assert f"{sum(build) / len(build):.1f}" == "2.3"
     names = ("math-condadaptive", "math-dominotree", "math-dominotree-64")
-    assert [round(traces[n].summary["tokens_per_second"]) for n in names] == [862, 1180, 1340]
-    wide = [r.times_ms["verify"] for r in rules[0].rounds if 32 < r.verified_nodes <= 64]
-    fixed = [r.times_ms["verify"] for r in traces["math-dominotree-64"].rounds]
-    assert f"{sorted(wide)[len(wide) // 2]:.1f}" == "5.2" and f"{sorted(fixed)[len(fixed) // 2]:.1f}" == "4.3"
+    assert [round(traces[n].summary["tokens_per_second"]) for n in names] == [1069, 1180, 1340]
     for kind, ratio, tau in (("code", "5.5", "9.9"), ("math", "3.2", "5.7"), ("chat", "1.8", "3.2")):
         t = traces[f"{kind}-dominotree"]
         assert f"{t.summary['tokens_per_second'] / t.header['ar_tokens_per_second']:.1f}" == ratio
@@ -186,7 +172,7 @@ def test_what_the_documentation_says_of_recorded_runs_is_in_them() -> None:
 def test_the_tables_of_the_default_pair_on_a_gpu_are_the_files() -> None:
     folder = bench.RESULTS.parent
     speed = json.loads((folder / "speed-h200.json").read_text(encoding="utf-8"))
-    assert (speed["pair"]["dtype"], speed["prompts"], speed["tokens"]) == ("bfloat16", 6, 64)
+    assert (speed["pair"]["dtype"], speed["prompts"], speed["tokens"]) == ("bfloat16", 24, 64)
     for r in speed["rows"]:
         share = " / ".join(f"{100 * v:.0f}" for v in r["stage_share"].values())
         row = f"| {r['method']} | {r['ratio']:.2f} | {r['low']:.2f} – {r['high']:.2f} | {r['tau']:.2f} | {share} |"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 
+import emulation
 import pytest
 import torch
 from round_cases import (
     ADAPTIVE,
     METHOD_NAMES,
+    TINY_COSTS,
     check_adaptive,
     check_limits,
     check_method,
@@ -19,9 +21,10 @@ from round_cases import (
     small_pair,
 )
 
+from dominotree.calibration import Calibration
 from dominotree.decode import Settings
 from dominotree.errors import SettingsError
-from dominotree.gpu import rounds
+from dominotree.gpu import fused, plan, rounds
 
 
 @functools.cache
@@ -38,6 +41,26 @@ def test_tokens_and_rounds_are_the_eager_ones(method: str, temperature: float) -
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_cost_aware_trees(method: str) -> None:
     check_adaptive(small_pair("cpu"), "static", method, "reference")
+
+
+@pytest.mark.skipif(emulation.why_not() is not None, reason=str(emulation.why_not()))
+@pytest.mark.parametrize("method", ["condadaptive-calibrated", "caddtree"])
+def test_the_device_decides_how_many_rows_are_verified(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fused builder's kernels, emulated: draft and build, then a verify of the size that comes out."""
+    monkeypatch.setattr(fused, "Kernel", emulation.Kernel)
+    monkeypatch.setattr(plan, "fused_unsupported", lambda *asked: None)
+    pair = small_pair("cpu")
+    pair.costs = TINY_COSTS
+    pair.calibration = Calibration({}, (-9.0, -2.0, -0.5), (-8.0, -2.5, -0.7))
+    got = decode(pair, "static", method, builder="fused", budget=12, max_new_tokens=6)
+    assert got.plan.builder == "fused" and facts(got) == facts(
+        decode(pair, "eager", method, budget=12, max_new_tokens=6)
+    )
+    sizes = {key[4] for key in pair.engines["static"].programs if key[0] == "verify"}
+    assert len(sizes) > 1 and all(
+        min(s for s in sizes if s > r.verified_nodes) <= 2 * max(r.verified_nodes, 1)
+        for r in got.trace.rounds
+    )
 
 
 @pytest.mark.parametrize("budget", [1, 2, 17, 40])

@@ -533,7 +533,7 @@ class StaticRun:
                 flags.append("host-built")
             return self._launch_host_built(draft, bucket, position, flags)
         if run.method.adaptive:
-            return self._launch_sized(draft, bucket, position, flags)
+            return self._launch_sized(draft, position, flags)
         whole = self._whole(draft)
         return self._launched([whole.piece(bucket, self.turn)], whole.verify, draft, flags)
 
@@ -573,19 +573,22 @@ class StaticRun:
         launched.tree, launched.shape = tree, (levels, budget)
         return launched
 
-    def _launch_sized(self, draft: Draft, bucket: int, position: int, flags: list[str]) -> Launched:
-        """Draft and build on the device, let the host read how many nodes there are, verify at that size."""
+    def _launch_sized(self, draft: Draft, position: int, flags: list[str]) -> Launched:
+        """Draft and build on the device, let the host read how many nodes there are, verify at that size.
+
+        Buckets hold what these nodes need, not what the cap would.
+        """
         run = self.run
         assert run.costs is not None and run.drafter is not None
+        least = max(run.drafter.config.block_size, run.drafter.levels + 1)
         fused = self._fused_draft(draft)
         costs = run.costs.round(run.drafter.config.kind, run.settings.budget, position)
         fused.set_costs(costs.draft, costs.verify)
-        front, count = fused.piece(bucket, 0)
+        front, count = fused.piece(bucket_for(position + least), 0)
         front.launch()
-        torch.cuda.current_stream(
-            self.engine.device
-        ).synchronize()  # the device waits for the host from here to the launch
+        self._synchronize()  # from here to the launch below the device waits for the host
         rows = self._rows_for(int(count))
+        bucket = bucket_for(position + max(rows, least))
         known = self.sized.get((bucket, rows))
         if known is None:
             verify = self._verify(draft, rows, fused.key, source=fused.builder.tree)
@@ -596,10 +599,14 @@ class StaticRun:
                 self.engine.capture
             ):  # again, as making a graph takes longer than a round and would count as building
                 front.launch()
-                torch.cuda.current_stream(self.engine.device).synchronize()
+                self._synchronize()
         verify, back, landing, more = known
         back.launch()
         return self._note([front, back], landing, verify, draft, flags + more)
+
+    def _synchronize(self) -> None:
+        if self.engine.device.type == "cuda":
+            torch.cuda.current_stream(self.engine.device).synchronize()
 
     def _rows_for(self, nodes: int) -> int:
         """Verify rows for a host-built tree: the method's, or a power of two where its size changes by the round."""
