@@ -380,11 +380,12 @@ def test_claim_the_adaptive_budget(lesson: Pick, built: dict[str, Any], traces: 
             1e3 * sum(len(r.committed) for r in run.rounds) / spent, rel=1e-3
         )
         assert n[f"{name}build"] == pytest.approx(fmean(r.times_ms["build"] for r in run.rounds))
+        assert n[f"{name}verify"] == pytest.approx(fmean(r.times_ms["verify"] for r in run.rounds))
     said = next(x for x in built["lessons"] if x["id"] == "adaptive")
     text = " ".join(words(p) for p in (said["claim"], *said["body"]))
     full, c_full = (s.count(cap) >= 0.9 * len(s) for s in (sizes, other))
     assert ("ran to its cap of" in text) == full and said["title"].startswith("Why" if full else "A budget")
-    assert ("grows the tree to the cap" in text) == (trace.header["settings"]["builder"] == "fused")
+    assert ("the host reads how many nodes" in text) == (trace.header["settings"]["builder"] == "fused")
     assert ("it is the flat cost" in text) == (full and c_full)
     assert ("what decides here is the cost" in text) == (not full and not c_full)
     gaps = [p - a for p, a in zip(promised, accepted, strict=True)]

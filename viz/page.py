@@ -310,7 +310,7 @@ def _compare(library: Library, sessions: Sessions) -> None:
     player = _player("compare")
 
     group.input(None, [group], [live["prompt"]], js="(g) => DominoPage.pickPair('compare', {group: g})")
-    player.submit(None, None, [group, *sides], js="() => DominoPage.menu('compare')")
+    player.submit(None, None, [group, *sides, live["prompt"]], js="() => DominoPage.menu('compare')")
     for index, side in enumerate(sides):
         side.input(
             None,

@@ -12,6 +12,7 @@ from typing import Any
 from dominotree.bench import eval_prompts
 from dominotree.checkpoints import Pair
 from dominotree.decode import Settings, generate
+from dominotree.errors import SettingsError
 from dominotree.methods import METHODS
 
 
@@ -36,6 +37,8 @@ def run(
                 pair, entry["prompt"], Settings(method="ar", max_new_tokens=tokens, **common)
             ).summary
             trace = generate(pair, entry["prompt"], Settings(method=method, max_new_tokens=tokens, **common))
+            if not trace.rounds:
+                raise SettingsError(f"prompt {number + 1} ends with its first token, so it has no speed.")
             ratios[method].append(trace.summary["tokens_per_second"] / base["tokens_per_second"])
             totals[method][0] += trace.summary["committed"]
             totals[method][1] += trace.summary["rounds"]

@@ -49,6 +49,8 @@ MOST_ROWS = 1032
 #: Programs kept per pair: room for every method side by side. The least recently used one goes first, with its graphs
 #: and buffers.
 MOST_PROGRAMS = 48
+#: Of them these many stay however large they are; the others may hold this share of the device's memory in score rows.
+LEAST_PROGRAMS, MOST_SHARE = 8, 1 / 16
 
 
 class EngineError(DominoTreeError, RuntimeError):
@@ -82,6 +84,8 @@ class Engine:
         self.cache: KVCache | None = None
         self.contexts: dict[str, KVCache] = {}
         self.programs: OrderedDict[tuple[Any, ...], Program] = OrderedDict()
+        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 2**37
+        self.most_bytes = int(MOST_SHARE * memory)
         self.pool: Any = None
         self._new_pool()
 
@@ -115,12 +119,17 @@ class Engine:
         """The program under ``key``, the most recently used one from now on."""
         if key not in self.programs:
             self.programs[key] = make()
-            while len(self.programs) > MOST_PROGRAMS:
+            while len(self.programs) > MOST_PROGRAMS or (
+                len(self.programs) > LEAST_PROGRAMS and self._held() > self.most_bytes
+            ):
                 self.programs.popitem(last=False)[1].pieces.clear()
             if not any(p.pieces for p in self.programs.values()):
                 self._new_pool()
         self.programs.move_to_end(key)
         return self.programs[key]
+
+    def _held(self) -> int:
+        return 4 * self.target.vocab_size * sum(program.score_rows for program in self.programs.values())
 
     def drop(self) -> None:
         """Forget every program. Their pieces know them in turn, so the rings are cut: graph memory goes at once."""
@@ -131,9 +140,9 @@ class Engine:
 
     def _new_pool(self) -> None:
         """The memory pool that all graphs share; one that its last graph has left cannot be used again."""
-        self.pool = torch.cuda.graph_pool_handle() if self.capture else None
-        if self.capture:
-            self.pool = torch.cuda.graph_pool_handle()  # a pool ends with its last graph
+        self.pool = (
+            torch.cuda.graph_pool_handle() if self.capture else None
+        )  # a pool ends with its last graph
 
     def forward(self, which: str, drafter: Drafter | None, rows: int) -> Forward:
         """The forward that a plan names, with verify buffers for ``rows``."""
@@ -156,6 +165,7 @@ class Program:
     """A part of a round over static buffers; ``piece`` makes it launchable for one bucket."""
 
     _numbers = itertools.count()
+    score_rows = 0  # float32 rows of the vocabulary that it keeps
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -245,6 +255,7 @@ class Verify(Program):
         if rows == 1:
             self.tree.follow_anchor(engine.anchor, engine.length)
         self.rows, self.levels, self.sampled, self.forced = rows, levels, sampled, forced
+        self.score_rows = rows
         self.longest = min(levels, rows - 1) + 1
         self.repaired = engine.no if repaired is None else repaired
         self.accept: Accept | None = None
@@ -566,6 +577,10 @@ class StaticRun:
         else:
             tree, _ = run._build(block, draft.root, levels, budget, room, position)
         verify = self._verify(draft, self._rows_for(len(tree)))
+        if self.engine.capture and (bucket, 0) not in verify.pieces:  # making a graph is no part of the round
+            verify.piece(bucket, 0)
+            return self._launch_host_built(draft, bucket, position, flags)
+        flags += self._other_forward(verify)
         verify.tree.load(tree)
         back, landing = verify.piece(bucket, 0)
         back.launch()
@@ -604,6 +619,10 @@ class StaticRun:
         back.launch()
         return self._note([front, back], landing, verify, draft, flags + more)
 
+    def _other_forward(self, verify: Verify) -> list[str]:
+        """The flag of a round whose verify is too large for the forward that the plan names."""
+        return [] if verify.forward.name == self.plan.forward else ["static-forward"]
+
     def _synchronize(self) -> None:
         if self.engine.device.type == "cuda":
             torch.cuda.current_stream(self.engine.device).synchronize()
@@ -637,7 +656,8 @@ class StaticRun:
         sampled, forced = run.chooser.temperature > 0, run.forced
         rooted = draft is not None and draft.head is not None
         which = "static" if run.method.adaptive and rows > LARGEST_SIZED else plan.forward
-        key = ("verify", kind, rooted, which, rows, levels, sampled, forced, owner)
+        made_by = draft.number if draft else None
+        key = ("verify", kind, rooted, which, rows, levels, sampled, forced, made_by, owner)
 
         def make() -> Verify:
             drafter, repaired = (draft.drafter, draft.repaired) if draft else (None, None)

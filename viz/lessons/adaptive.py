@@ -150,6 +150,10 @@ def _build_ms(trace: tr.Trace) -> float:
     return statistics.fmean(this.times_ms["build"] for this in trace.rounds)
 
 
+def _verify_ms(trace: tr.Trace) -> float:
+    return statistics.fmean(this.times_ms["verify"] for this in trace.rounds)
+
+
 def fastest_fixed(runs: Runs, run: Recorded) -> Recorded:
     """The fastest recorded DominoTree run of a fixed budget with the run's prompt, temperature and machine."""
     fixed = [r for r in runs.library.runs if (r.method, r.group) == ("dominotree", run.group)]
@@ -197,6 +201,9 @@ def adaptive(runs: Runs) -> Lesson:
         "c_prompts": control.trace.header["calibration"]["about"]["prompts"],
         "rate": seen.rate,
         "build": _build_ms(seen.trace),
+        "verify": _verify_ms(seen.trace),
+        "mean": statistics.fmean(seen.sizes),
+        "fixed_verify": _verify_ms(fixed),
         "fixed": best.budget,
         "fixed_rate": fixed.summary["tokens_per_second"],
         "fixed_build": _build_ms(fixed),
@@ -271,12 +278,13 @@ def adaptive(runs: Runs) -> Lesson:
 
 
 def _building(seen: Seen) -> str:
-    """What the build stage of a cost-aware tree holds on a GPU: see ``gpu/rounds.py`` and the end of ``grow.cu``."""
+    """What a cost-aware round waits for on a GPU, and what its verify takes: see ``gpu/rounds.py``."""
     if seen.trace.header["settings"].get("builder") != "fused":
         return ""
     return (
-        " With the rule, the kernel grows the tree to the cap of {cap} nodes and cuts it where the rule stops, and the host "
-        "reads how many are left before it launches a verify of that size."
+        " With the rule, building holds a wait: the host reads how many nodes there are before it launches a verify of that "
+        "size. That verify took {verify:.2f} ms in the mean, of {mean:.0f} nodes; the fixed "
+        "tree's {fixed_verify:.2f}, of {fixed:#node}."
     )
 
 

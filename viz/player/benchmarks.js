@@ -376,7 +376,7 @@
         tag: h("span.tag", null, "our run"),
         source: [
           machine
-            ? `Our run: SmolLM2-135M, ${drafter} and ${dflash}, ${machine}, ${dtype}, batch 1, ${prompts} prompts × ${tokens} tokens, ${date}. Each prompt against plain decoding on the same machine in the same mode; bars reach from the slowest prompt to the fastest. The builds of the methods that stop by cost may hold the capture of a graph whose size came first. Another model, drafter and text than the published figures: compare the order, not the height.`
+            ? `Our run: SmolLM2-135M, ${drafter} and ${dflash}, ${machine}, ${dtype}, batch 1, ${prompts} prompts × ${tokens} tokens, ${date}. Each prompt against plain decoding on the same machine in the same mode; bars reach from the slowest prompt to the fastest. Another model, drafter and text than the published figures: compare the order, not the height.`
             : "Our run.",
         ],
         draw: () => this.drawSpeed(),
@@ -408,7 +408,7 @@
       return {
         ...figure,
         takeaway: this.takeaway("speed", ""),
-        legend: Object.values(SPEED).map((mark) => [mark, mark.title]),
+        legend: series.filter((s) => s.points.length).map((s) => [s.mark, s.name]),
         table: {
           columns: ["Method", "× AR, median", "Slowest prompt", "Fastest prompt", "τ", ...Object.values(STAGES).map((name) => `${name}, %`)],
           rows: order.map((r) => [title(r), ...["ratio", "low", "high", "tau"].map((n) => number(r[n])), ...Object.keys(STAGES).map((s) => number(100 * r[s], 0))]),
@@ -604,7 +604,7 @@
             x: rows.map(column),
             y: rows.map(row),
             text: rows.map((r) => (lost(r) ? `<b>${signed(r.delta_percent)}</b>` : signed(r.delta_percent))),
-            textfont: { size: 13, color: c.ink },
+            textfont: { size: this.charts.cells.narrow ? 10 : 13, color: c.ink },
             marker: { symbol: "square", size: 30, color: "rgba(0,0,0,0)", line: { width: 0 } },
             customdata: rows.map((r) => [r.target, r.temperature, `${r.target}, ${this.nameOf(r.dataset)}, temperature ${r.temperature}<br>DominoTree@16 ${text(r.value)}, ${r.rival} ${text(r.rival_value)}<br>${signed(r.delta_percent)} %`]),
             hovertemplate: "%{customdata[2]}<extra></extra>",

@@ -10,6 +10,9 @@
   const FEW = 3; // fewer of these: the list is filled up with the next largest differences
   const MOST = 7;
 
+  /** A name that may break between its words, written together or not: "Cond|Adaptive". */
+  const breakable = (name) => name.split(/(?<=[a-z])(?=[A-Z])/).flatMap((part, k) => (k ? [document.createElement("wbr"), part] : [part]));
+
   /** Tokens at the start of the output that both runs share. */
   function common([a, b]) {
     const n = Math.min(a.pieces.length, b.pieces.length);
@@ -211,7 +214,7 @@
           "table.compare",
           null,
           h("caption", null, "Both runs"),
-          h("thead", null, h("tr", null, h("td"), ...names.map((name) => h("th", { scope: "col" }, name)))),
+          h("thead", null, h("tr", null, h("td"), ...names.map((name) => h("th", { scope: "col" }, ...breakable(name))))),
           h("tbody", null, ...rows.map((row) => h("tr", null, h("th", { scope: "row" }, ...[row[0]].flat(), row[1] ? h("span.unit", null, ` ${row[1]}`) : null), ...cells(row)))),
         ),
         h("p.hint", null, notes.join(" ")),
@@ -248,7 +251,7 @@
           "table.compare.jump-table",
           null,
           h("caption", null, "Where they differ most"),
-          h("thead", null, h("tr", null, h("th", { scope: "col" }, "token"), h("th", { scope: "col" }, "after"), ...names.map((name) => h("th", { scope: "col" }, name)))),
+          h("thead", null, h("tr", null, h("th", { scope: "col" }, "token"), h("th", { scope: "col" }, "after"), ...names.map((name) => h("th", { scope: "col" }, ...breakable(name))))),
           h("tbody", null, ...list.map(row)),
         ),
         h("p.hint", null, `Accepted drafts where both runs stand at the same token: ${anchors}, at ${much === 0 ? "none" : much} of them one accepted ${MUCH} or more than the other.`),

@@ -73,6 +73,7 @@
       document.addEventListener("keydown", this.onKey, true);
       this.observer = new ResizeObserver(() => this.resized());
       this.observer.observe(this.root);
+      for (const pane of this.panes) this.observer.observe(pane.treeHost); // its height may change where the page's does not
       this.clear("Open a recorded run, or run a prompt of your own.");
     }
 

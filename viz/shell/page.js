@@ -354,15 +354,16 @@
   function menu(name) {
     const tab = tabs[name];
     const on = DominoLinks.onScreen(tab);
-    if (name === "compare") return on ? [update({ value: on.group.key }), ...tab.pick.methods.map((value) => update({ value }))] : [update({}), update({}), update({})];
+    // What a visitor typed stays; a recorded run's prompt follows the run.
+    const typed = document.querySelector(`#${name}-prompt textarea`)?.value;
+    const prompt = on && (!typed || config.groups.some((g) => g.prompt === typed)) ? update({ value: on.group.prompt }) : update({});
+    if (name === "compare") return on ? [update({ value: on.group.key }), ...tab.pick.methods.map((value) => update({ value })), prompt] : [update({}), update({}), update({}), prompt];
     const choices = [...config.groups, ...(tab.own.length ? [ownGroup(tab)] : [])].map((g) => [g.title, g.key]);
     const list = (runs) => runs.map((r) => [r.title, r.id]);
     const own = tab.own.find((run) => tab.shown[0]?.base.startsWith(`live/${run.token}/`));
     if (tab.live && !tab.live.over && tab.live.traces.length && !tab.live.elsewhere) return [update({ choices }), update({}), update({ value: tab.live.traces[0].prompt.text })];
     if (own) return [update({ choices, value: OWN }), update({ choices: list(tab.own), value: own.id }), update({})];
     if (!on) return [update({ choices }), update({}), update({})];
-    const typed = document.querySelector("#explore-prompt textarea")?.value;
-    const prompt = !typed || config.groups.some((g) => g.prompt === typed) ? update({ value: on.group.prompt }) : update({});
     return [update({ choices, value: on.group.key }), update({ choices: list(on.group.runs), value: on.id }), prompt];
   }
 

@@ -434,7 +434,7 @@ __device__ void children(Shared& s, const Weights& w, const Scratch& g, int leve
 
 __device__ void raise_least_score(Shared& s, const Stop& stop, const List& list, int& size, double& least_score) {
     const int keep = stop_count(stop, list.score, size, s.mass, &s.kept);
-    if (keep == size) return;
+    if (keep == size || s.mass[keep + 1] - s.mass[keep] < 1e-9) return;  // too little to tell from rounding
     const double least = list.score[keep] - SLACK;
     __syncthreads();
     if (threadIdx.x == 0) s.kept = size;
