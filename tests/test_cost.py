@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from round_cases import decode, small_pair
 from tiny import TINY_COSTS, tiny_pair
 
 from dominotree import calibration, cost, profile, trace
@@ -246,6 +247,16 @@ def test_the_quick_measurement_keeps_to_its_time(monkeypatch: pytest.MonkeyPatch
     clock[0] = 0.0
     raw = profile.measure(tiny_pair(), Slow(), [16], [0, 1, 100], 3)
     assert len(raw) == 4 and all(len(row["ms"]) == 3 for row in raw)
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_a_captured_profile_does_not_end_on_stop_tokens(ends: int) -> None:
+    """A measurement's text is no text: one that began with a stop id left nothing to measure."""
+    prompt = [(7919 * k + 17) % small_pair("cpu").target.vocab_size for k in range(16)]
+    text = decode(small_pair("cpu"), "eager", "ar", prompt=prompt, max_new_tokens=4).output
+    pair = small_pair("cpu", stop_ids=[text[ends - 1]])
+    model = profile.full(pair, {"engine": "static"}, contexts=(16,), max_nodes=2, repeats=3)
+    assert all(len(row["ms"]) == 1 and row["ms"][0] > 0 for row in model.raw)
 
 
 def test_profile_on_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys, tmp_path: Path) -> None:

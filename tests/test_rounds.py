@@ -23,8 +23,10 @@ from round_cases import (
 
 from dominotree.calibration import Calibration
 from dominotree.decode import Settings
+from dominotree.drafter import Drafter
 from dominotree.errors import SettingsError
 from dominotree.gpu import fused, plan, rounds
+from dominotree.gpu.static_forward import StaticForward
 
 
 @functools.cache
@@ -61,6 +63,32 @@ def test_the_device_decides_how_many_rows_are_verified(method: str, monkeypatch:
         min(s for s in sizes if s > r.verified_nodes) <= 2 * max(r.verified_nodes, 1)
         for r in got.trace.rounds
     )
+
+
+@pytest.mark.parametrize("builder", ["reference", "fused"])
+def test_a_round_says_that_its_verify_took_another_forward(
+    builder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cost-aware tree may be too large for the kernels that the plan names."""
+    if builder == "fused" and emulation.why_not() is not None:
+        pytest.skip(str(emulation.why_not()))
+    monkeypatch.setattr(fused, "Kernel", emulation.Kernel)
+    monkeypatch.setattr(plan, "fused_unsupported", lambda *asked: None)
+    monkeypatch.setattr(plan, "_forward", lambda *asked: "kernels")
+    monkeypatch.setattr(rounds, "LARGEST_SIZED", 4)
+
+    def forward(engine: rounds.Engine, which: str, drafter: Drafter | None, rows: int) -> StaticForward:
+        made = StaticForward(engine.target, drafter, rows)
+        made.name = which  # the kernels need a GPU; what matters is which ones were asked for
+        return made
+
+    monkeypatch.setattr(rounds.Engine, "forward", forward)
+    pair = small_pair("cpu")
+    pair.costs = TINY_COSTS
+    got = decode(pair, "static", "condadaptive", builder=builder, budget=12, max_new_tokens=6)
+    assert got.plan.forward == "kernels"
+    flags = {r.verified_nodes: "static-forward" in r.flags for r in got.trace.rounds}
+    assert flags and all(flag == (nodes > 2) for nodes, flag in flags.items()), flags
 
 
 @pytest.mark.parametrize("budget", [1, 2, 17, 40])

@@ -326,6 +326,20 @@ def test_race_of_texts_of_different_length(visit_player: Open) -> None:
     assert f"for {lengths[first]} and {lengths[1 - first]} tokens." in said and "as fast" not in said
 
 
+@pytest.mark.parametrize("size", [(1280, 800), (1440, 900), (390, 844)])
+def test_long_names_of_runs_leave_the_tables_in_the_page(
+    visit_player: Open, recorded: Any, size: tuple[int, int]
+) -> None:
+    page = visit_player(size=size)
+    for names in (("condadaptive", "condadaptive-calibrated"), ("condadaptive", "dominotree@64")):
+        show(page, *(recorded["math", name] for name in names))
+        js(page, "p.flush()")
+        right = js(
+            page, "[...document.querySelectorAll('.dp-compare')].map((t) => t.getBoundingClientRect().right)"
+        )
+        assert right and max(right) <= size[0], names
+
+
 def test_compare_never_scrolls_sideways_on_a_phone(visit_player: Open, recorded: Any) -> None:
     page = visit_player(
         recorded["code", "dominotree"], recorded["code", "ddtree"], size=(390, 844), has_touch=True

@@ -233,6 +233,7 @@ def test_a_link_opens_a_pair_with_its_way_of_stepping(visit: Any, library: Libra
     at(page, "compare", run=left, by="position", at=3, **{"with": right})
     expect(page.locator("#compare-group input")).to_have_value(library.menu()[2]["title"])
     expect(page.locator("#compare-right input")).to_have_value("DFlash chain")
+    expect(page.locator("#compare-prompt textarea")).to_have_value(library.menu()[2]["prompt"])
     page.locator(".dp-segment[data-by=round]:visible").click()
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")

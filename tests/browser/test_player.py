@@ -635,6 +635,17 @@ def test_standalone_file_shows_a_run_and_two(visit: Open, tmp_path: Path) -> Non
     page.wait_for_function("id => location.hash.includes(id)", arg=trace.run_id)
     with pytest.raises(ValueError, match="one run or two, not 0"):
         player.standalone()
+    # small trees need less height than the page offers, and are drawn in what they get
+    small = make_trace(3, 2, 2, "ddtree", scorers=("marginal",), levels=5)
+    path.write_text(player.standalone(json.loads(tr.to_json(served(tr.finish(small))))), encoding="utf-8")
+    for size in ((1440, 900), (1920, 1080)):
+        page = visit(size=size)
+        page.goto(path.as_uri())
+        page.wait_for_selector(".dp-plot .point")
+        page.wait_for_function(
+            "() => { const [box, stage] = ['.dp-scroller', '.dp-stage'].map((x) => document.querySelector(x).clientHeight);"
+            " return box < 500 && Math.abs(box - stage) <= 1; }"
+        )
 
 
 def test_benchmark_measures_steps_toggles_and_loading() -> None:

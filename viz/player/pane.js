@@ -50,7 +50,7 @@
     setRun(run, live) {
       this.run = run;
       // A finished run takes no more height than its largest round can use.
-      this.main.style.setProperty("--dp-tree-most", live ? "9999px" : `${96 + 84 * Math.max(1, run.mostLanes)}px`);
+      this.main.style.setProperty("--dp-tree-most", live ? "9999px" : `${Math.max(202, 96 + 84 * run.mostLanes)}px`);
       this.k = 0;
       this.node = null;
       this.drawn = null;
