@@ -384,6 +384,11 @@ def test_claim_the_adaptive_budget(lesson: Pick, built: dict[str, Any], traces: 
     said = next(x for x in built["lessons"] if x["id"] == "adaptive")
     text = " ".join(words(p) for p in (said["claim"], *said["body"]))
     full, c_full = (s.count(cap) >= 0.9 * len(s) for s in (sizes, other))
+    steps = re.findall(r"(\d+) – (\d+): (\d+) and (\d+)", text)
+    assert [sum(int(step[k]) for step in steps) for k in (2, 3)] == [len(sizes), len(other)]
+    for low, high, ours, theirs in steps:
+        inside = range(int(low), int(high) + 1)
+        assert [sum(n in inside for n in s) for s in (sizes, other)] == [int(ours), int(theirs)]
     assert ("ran to its cap of" in text) == full and said["title"].startswith("Why" if full else "A budget")
     assert ("the host reads how many nodes" in text) == (trace.header["settings"]["builder"] == "fused")
     assert ("it is the flat cost" in text) == (full and c_full)

@@ -25,6 +25,7 @@ from dominotree.bench.shapes import NumberTokenizer, random_pair
 from dominotree.checkpoints import Pair
 from dominotree.decode import Run, Settings, machine_name
 from dominotree.drafter import Drafter
+from dominotree.errors import SettingsError
 from dominotree.model import DecoderLayer
 from dominotree.target import Target
 
@@ -193,7 +194,7 @@ def measure(
 
 
 def main(argv: list[str]) -> int:
-    """Options of ``dominotree bench engine``; 1 where there is no GPU."""
+    """Options of ``dominotree bench engine``. Raises SettingsError where there is no GPU."""
     parser = argparse.ArgumentParser(prog="dominotree bench engine", description=__doc__)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--contexts", nargs="+", type=int, default=list(CONTEXTS))
@@ -205,8 +206,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", type=Path, help="write the result there")
     args = parser.parse_args(argv)
     if not torch.cuda.is_available():
-        print("bench engine measures a CUDA GPU, and there is none here.")
-        return 1
+        raise SettingsError("bench engine measures a CUDA GPU, and there is none here.")
 
     def keep(result: dict[str, Any]) -> None:
         if args.json:

@@ -150,6 +150,18 @@ def _build_ms(trace: tr.Trace) -> float:
     return statistics.fmean(this.times_ms["build"] for this in trace.rounds)
 
 
+def _histogram(*runs: list[int]) -> str:
+    """Rounds of each run by number of nodes, in at most eight equal steps: "20 – 29: 3 and 5"."""
+    low, high = min(map(min, runs)), max(map(max, runs))
+    width = next(w for w in (1, 2, 5, 10, 20, 50, 100) if high // w - low // w < 8)
+    steps = range(low // width, high // width + 1)
+    counts = [[sum(n // width == k for n in sizes) for sizes in runs] for k in steps]
+    return "; ".join(
+        f"{k * width}{f' – {(k + 1) * width - 1}' if width > 1 else ''}: {' and '.join(map(str, count))}"
+        for k, count in zip(steps, counts, strict=True)
+    )
+
+
 def _verify_ms(trace: tr.Trace) -> float:
     return statistics.fmean(this.times_ms["verify"] for this in trace.rounds)
 
@@ -189,6 +201,7 @@ def adaptive(runs: Runs) -> Lesson:
         "high": max(seen.sizes),
         "median": statistics.median(seen.sizes),
         "steep": seen.steep,
+        "histogram": _histogram(seen.sizes, control.sizes),
         "expected": expected,
         "accepted": accepted,
         "off": abs(expected / accepted - 1) if accepted else 0.0,
@@ -228,6 +241,7 @@ def adaptive(runs: Runs) -> Lesson:
             "still grow. What may be expected is the sum of the path probabilities, and the bonus. CondAdaptive is this rule on "
             "DominoTree's scores. In the paper it ran to its cap on nearly every round, and path probabilities that promise "
             "too much are named as the reason; so DominoTree's own budget is fixed.",
+            "Rounds by their number of nodes, rule and control: {histogram}.",
             f"Here the trees promised {{expected:.2f}} accepted drafts a round and {{accepted:.2f}} came: {_promise(seen)}.",
             "The control has the same costs and cap, and probabilities calibrated on {c_nodes} nodes of {c_prompts} other prompts. It built "
             f"{{c_low}} to {{c_high}} nodes, {{c_median:g}} at the median, and stood at the cap in {{c_at_cap}} of {{c_rounds:#round}}. "
