@@ -125,9 +125,7 @@ class Target:
             positions = torch.arange(cache.length, cache.length + len(chunk), device=self.device)
             causal = torch.ones(len(chunk), len(chunk), dtype=torch.bool, device=self.device).tril()
             hidden, rows = self._blocks(chunk, positions, causal, cache)
-            if (
-                features is None
-            ):  # of the whole prompt, once: a long one's take as much as a small model's layer
+            if features is None:  # the whole prompt's at once: parts and their union would be twice as much
                 features = rows.new_empty(len(ids), rows.shape[1])
             features[cache.length : cache.length + len(chunk)] = rows
             cache.commit(range(len(chunk)))  # type: ignore[arg-type]

@@ -45,12 +45,19 @@ def test_cost_aware_trees(method: str) -> None:
     check_adaptive(small_pair("cpu"), "static", method, "reference")
 
 
-@pytest.mark.skipif(emulation.why_not() is not None, reason=str(emulation.why_not()))
-@pytest.mark.parametrize("method", ["condadaptive-calibrated", "caddtree"])
-def test_the_device_decides_how_many_rows_are_verified(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fused builder's kernels, emulated: draft and build, then a verify of the size that comes out."""
+@pytest.fixture
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fused builder's kernels on the CPU."""
+    if reason := emulation.why_not():
+        pytest.skip(reason)
     monkeypatch.setattr(fused, "Kernel", emulation.Kernel)
     monkeypatch.setattr(plan, "fused_unsupported", lambda *asked: None)
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("method", ["condadaptive-calibrated", "caddtree"])
+def test_the_device_decides_how_many_rows_are_verified(method: str) -> None:
+    """The fused builder's kernels, emulated: draft and build, then a verify of the size that comes out."""
     pair = small_pair("cpu")
     pair.costs = TINY_COSTS
     pair.calibration = Calibration({}, (-9.0, -2.0, -0.5), (-8.0, -2.5, -0.7))
@@ -65,15 +72,12 @@ def test_the_device_decides_how_many_rows_are_verified(method: str, monkeypatch:
     )
 
 
+@pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("builder", ["reference", "fused"])
 def test_a_round_says_that_its_verify_took_another_forward(
     builder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cost-aware tree may be too large for the kernels that the plan names."""
-    if builder == "fused" and emulation.why_not() is not None:
-        pytest.skip(str(emulation.why_not()))
-    monkeypatch.setattr(fused, "Kernel", emulation.Kernel)
-    monkeypatch.setattr(plan, "fused_unsupported", lambda *asked: None)
     monkeypatch.setattr(plan, "_forward", lambda *asked: "kernels")
     monkeypatch.setattr(rounds, "LARGEST_SIZED", 4)
 
@@ -89,6 +93,25 @@ def test_a_round_says_that_its_verify_took_another_forward(
     assert got.plan.forward == "kernels"
     flags = {r.verified_nodes: "static-forward" in r.flags for r in got.trace.rounds}
     assert flags and all(flag == (nodes > 2) for nodes, flag in flags.items()), flags
+
+
+@pytest.mark.usefixtures("emulated")
+@pytest.mark.parametrize("builder", ["reference", "fused"])
+def test_a_round_that_begins_anew_is_the_same_round(builder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, where a verify's graph is made when its size comes first, and drafting and building run again."""
+    again = []
+
+    def made(run: rounds.StaticRun, verify: rounds.Verify, bucket: int) -> bool:
+        if (bucket, 0) in verify.pieces:
+            return False
+        again.append(verify.piece(bucket, 0))
+        return True
+
+    monkeypatch.setattr(rounds.StaticRun, "_made", made)
+    pair = small_pair("cpu")
+    pair.costs = TINY_COSTS
+    got = decode(pair, "static", "condadaptive", builder=builder, budget=12, max_new_tokens=6)
+    assert again and facts(got) == facts(decode(pair, "eager", "condadaptive", budget=12, max_new_tokens=6))
 
 
 @pytest.mark.parametrize("budget", [1, 2, 17, 40])

@@ -140,9 +140,7 @@ class Engine:
 
     def _new_pool(self) -> None:
         """The memory pool that all graphs share; one that its last graph has left cannot be used again."""
-        self.pool = (
-            torch.cuda.graph_pool_handle() if self.capture else None
-        )  # a pool ends with its last graph
+        self.pool = torch.cuda.graph_pool_handle() if self.capture else None
 
     def forward(self, which: str, drafter: Drafter | None, rows: int) -> Forward:
         """The forward that a plan names, with verify buffers for ``rows``."""
@@ -375,9 +373,9 @@ class FusedRound(Whole):
 class FusedDraft(Program):
     """Draft and fused build as one piece, for a verify whose size the host picks: the node count is the record."""
 
-    def __init__(self, draft: Draft, builder: FusedBuilder, key: tuple[Any, ...]) -> None:
+    def __init__(self, draft: Draft, builder: FusedBuilder) -> None:
         super().__init__(draft.engine)
-        self.draft, self.builder, self.key = draft, builder, key
+        self.draft, self.builder = draft, builder
 
     def record_size(self) -> int:
         return 1
@@ -466,8 +464,6 @@ class StaticRun:
         self.next: Launched | None = None
         self.turn = 0
         self.host_builder: Any = None
-        #: verifies of trees whose size the device decides, by (bucket, rows), and what they are launched with
-        self.sized: dict[tuple[int, int], tuple[Verify, Piece, Tensor, list[str]]] = {}
 
     def begin(self, context: KVCache | None) -> Callable[[], Round]:
         """Set the device's state to the run's first anchor; returns the function that makes the next round.
@@ -577,8 +573,7 @@ class StaticRun:
         else:
             tree, _ = run._build(block, draft.root, levels, budget, room, position)
         verify = self._verify(draft, self._rows_for(len(tree)))
-        if self.engine.capture and (bucket, 0) not in verify.pieces:  # making a graph is no part of the round
-            verify.piece(bucket, 0)
+        if self._made(verify, bucket):
             return self._launch_host_built(draft, bucket, position, flags)
         flags += self._other_forward(verify)
         verify.tree.load(tree)
@@ -601,31 +596,29 @@ class StaticRun:
         fused.set_costs(costs.draft, costs.verify)
         front, count = fused.piece(bucket_for(position + least), 0)
         front.launch()
-        self._synchronize()  # from here to the launch below the device waits for the host
+        if self.engine.device.type == "cuda":  # from here to the launch below the device waits for the host
+            torch.cuda.current_stream(self.engine.device).synchronize()
         rows = self._rows_for(int(count))
         bucket = bucket_for(position + max(rows, least))
-        known = self.sized.get((bucket, rows))
-        if known is None:
-            verify = self._verify(draft, rows, fused.key, source=fused.builder.tree)
-            static = rows > LARGEST_SIZED and self.plan.forward == "kernels"
-            known = (verify, *verify.piece(bucket, 0), ["static-forward"] if static else [])
-            self.sized[bucket, rows] = known
-            if (
-                self.engine.capture
-            ):  # again, as making a graph takes longer than a round and would count as building
-                front.launch()
-                self._synchronize()
-        verify, back, landing, more = known
+        verify = self._verify(draft, rows, ("sized", fused.number), source=fused.builder.tree)
+        if self._made(verify, bucket):
+            return self._launch_sized(draft, position, flags)
+        flags += self._other_forward(verify)
+        back, landing = verify.piece(bucket, 0)
         back.launch()
-        return self._note([front, back], landing, verify, draft, flags + more)
+        return self._note([front, back], landing, verify, draft, flags)
+
+    def _made(self, verify: Verify, bucket: int) -> bool:
+        """Make the verify's graph where it is missing. The round then begins anew: drafting and building again change
+        nothing, and what making it took does not count as building."""
+        if not self.engine.capture or (bucket, 0) in verify.pieces:
+            return False
+        verify.piece(bucket, 0)
+        return True
 
     def _other_forward(self, verify: Verify) -> list[str]:
         """The flag of a round whose verify is too large for the forward that the plan names."""
         return [] if verify.forward.name == self.plan.forward else ["static-forward"]
-
-    def _synchronize(self) -> None:
-        if self.engine.device.type == "cuda":
-            torch.cuda.current_stream(self.engine.device).synchronize()
 
     def _rows_for(self, nodes: int) -> int:
         """Verify rows for a host-built tree: the method's, or a power of two where its size changes by the round."""
@@ -711,7 +704,7 @@ class StaticRun:
 
     def _fused_draft(self, draft: Draft) -> FusedDraft:
         key = ("fused-draft", draft.number, *self._owner())
-        made = self.engine.program(key, lambda: FusedDraft(draft, self._fused_builder(draft.drafter), key))
+        made = self.engine.program(key, lambda: FusedDraft(draft, self._fused_builder(draft.drafter)))
         assert isinstance(made, FusedDraft)
         return made
 

@@ -264,7 +264,9 @@ def test_race_fills_in_both_texts_at_the_recorded_times(visit_player: Open, reco
     page = visit_player(a, b)
     page.click("[data-by=race]")
     assert page.is_visible(".dp-race") and not page.is_visible(".dp-tree")
-    assert page.locator(".dp-race-machine").all_inner_texts() == [a.header["machine"], b.header["machine"]]
+    assert page.locator(".dp-race-machine").all_inner_texts() == [
+        f"{x.header['machine']}, {x.header['pair']['dtype']}" for x in (a, b)
+    ]
     most = max(ends(a)[-1], ends(b)[-1])
     assert most < 1000 and page.get_attribute(".dp-race-seek input", "step") == "1"
     for t in (0.0, 20.0, 61.7, ends(a)[-1] + 0.01, most + 0.01):  # beyond the end is the end

@@ -15,7 +15,7 @@ from dominotree import trace as tr
 from dominotree.calibration import Calibration
 from dominotree.cost import CostModel, RoundCost
 from dominotree.methods import METHODS
-from viz.lessons.runs import Lesson, Missing, Runs, claim, found, kind_name, picture, step, total
+from viz.lessons.runs import Lesson, Missing, Runs, claim, found, kind_name, mean_ms, picture, step, total
 from viz.lessons.text import Fields, cell, spans, table
 from viz.library import Recorded
 
@@ -146,10 +146,6 @@ def reliability(seen: Seen, g: Callable[[float], float]) -> list[list[float]]:
     ]
 
 
-def _build_ms(trace: tr.Trace) -> float:
-    return statistics.fmean(this.times_ms["build"] for this in trace.rounds)
-
-
 def _histogram(*runs: list[int]) -> str:
     """Rounds of each run by number of nodes, in at most eight equal steps: "20 – 29: 3 and 5"."""
     low, high = min(map(min, runs)), max(map(max, runs))
@@ -160,10 +156,6 @@ def _histogram(*runs: list[int]) -> str:
         f"{k * width}{f' – {(k + 1) * width - 1}' if width > 1 else ''}: {' and '.join(map(str, count))}"
         for k, count in zip(steps, counts, strict=True)
     )
-
-
-def _verify_ms(trace: tr.Trace) -> float:
-    return statistics.fmean(this.times_ms["verify"] for this in trace.rounds)
 
 
 def fastest_fixed(runs: Runs, run: Recorded) -> Recorded:
@@ -213,13 +205,13 @@ def adaptive(runs: Runs) -> Lesson:
         "c_nodes": control.trace.header["calibration"]["about"]["nodes"],
         "c_prompts": control.trace.header["calibration"]["about"]["prompts"],
         "rate": seen.rate,
-        "build": _build_ms(seen.trace),
-        "verify": _verify_ms(seen.trace),
+        "build": mean_ms(seen.trace, "build"),
+        "verify": mean_ms(seen.trace, "verify"),
         "mean": statistics.fmean(seen.sizes),
-        "fixed_verify": _verify_ms(fixed),
+        "fixed_verify": mean_ms(fixed, "verify"),
         "fixed": best.budget,
         "fixed_rate": fixed.summary["tokens_per_second"],
-        "fixed_build": _build_ms(fixed),
+        "fixed_build": mean_ms(fixed, "build"),
         "round": this.index,
         "nodes": this.verified_nodes,
         "here": this.accepted,

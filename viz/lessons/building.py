@@ -19,6 +19,7 @@ from viz.lessons.runs import (
     is_graph,
     kind_name,
     mean,
+    mean_ms,
     picture,
     step,
     stop_step,
@@ -328,7 +329,7 @@ def graph(runs: Runs) -> Lesson:
 
 def _ours(trace: tr.Trace) -> str:
     """How the run shown was built, since it is not how the published ones were."""
-    header, ms = trace.header, statistics.fmean(this.times_ms["build"] for this in trace.rounds)
+    header, ms = trace.header, mean_ms(trace, "build")
     how = {
         "fused": "by one kernel without the host",
         "graph": "with the CUDA graph",

@@ -26,6 +26,11 @@ class ClaimFails(Exception):
     """What a lesson says does not hold for the recordings that it would show."""
 
 
+def mean_ms(trace: tr.Trace, stage: str) -> float:
+    """What a stage took in the mean of the run's rounds, ms."""
+    return statistics.fmean(this.times_ms[stage] for this in trace.rounds)
+
+
 def claim(holds: bool, sentence: str) -> None:
     """Raise ClaimFails unless ``holds``; ``sentence`` says what was claimed."""
     if not holds:

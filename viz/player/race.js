@@ -57,7 +57,7 @@
       this.times = times;
       this.most = most;
       this.name.textContent = run.title;
-      this.machine.textContent = run.header.machine || "unnamed machine";
+      this.machine.textContent = run.machine || "unnamed machine";
       this.kicker.textContent = run.title;
       this.spans = [];
       this.text.replaceChildren();
