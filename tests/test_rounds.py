@@ -186,6 +186,22 @@ def test_programs_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict(engine.programs) == before
 
 
+def test_verifies_of_all_sizes_leave_their_scores_in_the_same_memory() -> None:
+    pair = small_pair("cpu")
+    wishes = [{"method": "ar"}, {"budget": 5}, {"budget": 21}, {"method": "domino"}, {"budget": 140}]
+    first = [decode(pair, "static", **wish).output for wish in wishes]
+    again = [decode(pair, "static", **wish).output for wish in wishes]
+    assert first == again  # what one left disturbs no other
+    assert first == [decode(pair, "eager", **wish).output for wish in wishes]
+    at: dict[int, set[int]] = {}
+    for program in pair.engines["static"].programs.values():
+        if isinstance(program, rounds.Verify) and program.logits is not None:
+            at.setdefault(program.rows, set()).add(program.logits.data_ptr())
+    assert {1, 6, 22, 141} <= set(at)
+    assert at[6] == at[22] and len(at[6]) == 1  # up to 129 rows
+    assert not at[6] & at[1] and not at[6] & at[141]
+
+
 def test_a_forced_path_is_walked_and_committed() -> None:
     """What measurements use: six drafts and the bonus each round where the tree is deep enough, through the real walk."""
     from dominotree.decode import Run

@@ -18,6 +18,7 @@ from dominotree.gpu.attention import Cut, TreeAttention, rotary_tables
 from dominotree.gpu.block import COUNTERS, Block, Op, planned
 from dominotree.gpu.gemm import BF16, FLOAT, MAX_ROWS, RESIDUAL, SHARED_LIMIT, SWIGLU, Product, Residual
 from dominotree.gpu.nvrtc import Kernel, compile_together
+from dominotree.gpu.static_forward import VerifyBuffers
 from dominotree.model import DecoderLayer, KVCache, ModelConfig
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class KernelTarget:
         if reason:
             raise ValueError(reason)
         self.target, self.n = target, n
-        self.logits, self.features = buffers or target_buffers(target, n)
+        self.logits, self.features = buffers or VerifyBuffers(target).rows(n)
         self.stack = DecoderStack(
             c, target.layers, target.norm, n, cache, bucket, self.features, target.feature_layers, pdl=pdl, tables=tables
         )  # fmt: skip
@@ -171,13 +172,6 @@ class KernelTarget:
         self.stack.launch(ids, self.target.embedding, positions, mask, length)
         self.head()
         return self.logits, self.features
-
-
-def target_buffers(target: Target, n: int) -> tuple[Tensor, Tensor]:
-    """logits float32 [n, V], features bf16 [n, F]."""
-    width = len(target.feature_layers) * target.config.hidden_size
-    logits = torch.zeros(n, target.vocab_size, device=target.device)
-    return logits, torch.zeros(n, width, device=target.device, dtype=torch.bfloat16)
 
 
 class KernelDraft:
@@ -281,12 +275,18 @@ def _by_target_layer(drafter: Drafter) -> Tensor:
 
 
 class KernelForward:
-    """The ``Forward`` of captured rounds (``gpu/static_forward.py``) on these kernels: parts are made per cache and bucket."""
+    """The ``Forward`` of captured rounds (``gpu/static_forward.py``) on these kernels: parts are made per cache and bucket.
+
+    ``shared``: the buffers that its verifies share with others (its own otherwise).
+    """
 
     name = "kernels"
 
-    def __init__(self, target: Target, drafter: Drafter | None, rows: int) -> None:
+    def __init__(
+        self, target: Target, drafter: Drafter | None, rows: int, shared: VerifyBuffers | None = None
+    ) -> None:
         self.target, self.drafter, self.rows = target, drafter, rows
+        self.shared = shared or VerifyBuffers(target)
         self._parts: dict[tuple[object, ...], object] = {}
 
     def _part(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -304,7 +304,7 @@ class KernelForward:
     ) -> tuple[Tensor, Tensor]:
         """See ``Forward.verify``."""
         target = self.target
-        buffers = self._part(("rows",), lambda: target_buffers(target, self.rows))
+        buffers = self.shared.rows(self.rows)
         tables = self._tables(target.config, cache)
         part = self._part(
             ("verify", id(cache), bucket),

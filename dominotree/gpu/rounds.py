@@ -30,7 +30,7 @@ from dominotree.gpu.pieces import CapturedPiece, Piece, Step, elapsed
 from dominotree.gpu.plan import LARGEST_SIZED, no_compiler
 from dominotree.gpu.plan import precision as plan_precision
 from dominotree.gpu.round_record import HEAD, RoundRecord, pack, unpack
-from dominotree.gpu.static_forward import Forward, StaticForward
+from dominotree.gpu.static_forward import Forward, StaticForward, VerifyBuffers
 from dominotree.model import KVCache
 from dominotree.sampling import NEAR_TIE, NearTie
 from dominotree.trace import Nodes, Round
@@ -49,8 +49,6 @@ MOST_ROWS = 1032
 #: Programs kept per pair: room for every method side by side. The least recently used one goes first, with its graphs
 #: and buffers.
 MOST_PROGRAMS = 48
-#: Of them these many stay however large they are; the others may hold this share of the device's memory in score rows.
-LEAST_PROGRAMS, MOST_SHARE = 8, 1 / 16
 
 
 class EngineError(DominoTreeError, RuntimeError):
@@ -84,8 +82,7 @@ class Engine:
         self.cache: KVCache | None = None
         self.contexts: dict[str, KVCache] = {}
         self.programs: OrderedDict[tuple[Any, ...], Program] = OrderedDict()
-        memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 2**37
-        self.most_bytes = int(MOST_SHARE * memory)
+        self.buffers = VerifyBuffers(pair.target)
         self.pool: Any = None
         self._new_pool()
 
@@ -119,17 +116,12 @@ class Engine:
         """The program under ``key``, the most recently used one from now on."""
         if key not in self.programs:
             self.programs[key] = make()
-            while len(self.programs) > MOST_PROGRAMS or (
-                len(self.programs) > LEAST_PROGRAMS and self._held() > self.most_bytes
-            ):
+            while len(self.programs) > MOST_PROGRAMS:
                 self.programs.popitem(last=False)[1].pieces.clear()
             if not any(p.pieces for p in self.programs.values()):
                 self._new_pool()
         self.programs.move_to_end(key)
         return self.programs[key]
-
-    def _held(self) -> int:
-        return 4 * self.target.vocab_size * sum(program.score_rows for program in self.programs.values())
 
     def drop(self) -> None:
         """Forget every program. Their pieces know them in turn, so the rings are cut: graph memory goes at once."""
@@ -147,8 +139,8 @@ class Engine:
         if which == "kernels":
             from dominotree.gpu.forward import KernelForward
 
-            return KernelForward(self.target, drafter, rows)
-        return StaticForward(self.target, drafter, rows)
+            return KernelForward(self.target, drafter, rows, self.buffers)
+        return StaticForward(self.target, drafter, rows, self.buffers)
 
 
 def _emptied(cache: KVCache) -> KVCache:
@@ -163,7 +155,6 @@ class Program:
     """A part of a round over static buffers; ``piece`` makes it launchable for one bucket."""
 
     _numbers = itertools.count()
-    score_rows = 0  # float32 rows of the vocabulary that it keeps
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -253,7 +244,6 @@ class Verify(Program):
         if rows == 1:
             self.tree.follow_anchor(engine.anchor, engine.length)
         self.rows, self.levels, self.sampled, self.forced = rows, levels, sampled, forced
-        self.score_rows = rows
         self.longest = min(levels, rows - 1) + 1
         self.repaired = engine.no if repaired is None else repaired
         self.accept: Accept | None = None

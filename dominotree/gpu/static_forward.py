@@ -19,6 +19,9 @@ from dominotree.drafter import Drafter
 from dominotree.model import DecoderLayer, KVCache, rms_norm
 from dominotree.target import Target
 
+#: Verify rows that share one pair of buffers: the anchor and the largest tree of the kernels.
+SHARED_ROWS = 129
+
 
 class Forward(Protocol):
     """What a captured round asks of the models. ``length`` int64 [1] = committed rows; ``bucket`` bounds the reads."""
@@ -40,13 +43,46 @@ class Forward(Protocol):
         """Move the target's rows ``length + path[i]`` to ``length + i``, in place."""
 
 
+class VerifyBuffers:
+    """Where verifies leave logits float32 [n, V] and features [n, F].
+
+    Rounds take turns, so verifies of all methods and sizes share them: a single row has its own, all trees of up to 128
+    nodes share one pair, larger ones one pair for each power of two.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._made: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def rows(self, n: int) -> tuple[Tensor, Tensor]:
+        """The first ``n`` rows of the buffers for that size; what they hold lasts until the next verify."""
+        target, most = self.target, 1
+        if n > 1:
+            most = SHARED_ROWS
+            while most < n:
+                most = 2 * most - 1
+        if most not in self._made:
+            width = len(target.feature_layers) * target.config.hidden_size
+            logits = torch.zeros(most, target.vocab_size, device=target.device)
+            features = torch.zeros(most, width, device=target.device, dtype=target.dtype)
+            self._made[most] = logits, features
+        logits, features = self._made[most]
+        return logits[:n], features[:n]
+
+
 class StaticForward:
-    """Plain torch. ``rows``: verify rows n; its buffers are made once and reused by every bucket's graph."""
+    """Plain torch. ``rows``: verify rows n; its buffers are made once and reused by every bucket's graph.
+
+    ``shared``: the buffers that it shares with other verifies (its own otherwise).
+    """
 
     name = "static"
 
-    def __init__(self, target: Target, drafter: Drafter | None, rows: int) -> None:
+    def __init__(
+        self, target: Target, drafter: Drafter | None, rows: int, shared: VerifyBuffers | None = None
+    ) -> None:
         self.target, self.drafter, self.rows = target, drafter, rows
+        self.shared = shared or VerifyBuffers(target)
         self._buffers: dict[str, Tensor] = {}
         device, width = target.device, target.config.hidden_size
         self.row_index = torch.arange(rows, device=device)
@@ -72,8 +108,7 @@ class StaticForward:
         target, width = self.target, self.target.config.hidden_size
         if mask.dtype != torch.bool:
             raise TypeError(f"the tree mask must be boolean (True = may attend), not {mask.dtype}")
-        features = self._buffer("features", self.rows, width * len(target.feature_layers), target.dtype)
-        logits = self._buffer("logits", self.rows, target.vocab_size, torch.float32)
+        logits, features = self.shared.rows(self.rows)
         x = target.embed(ids)
         tables = target.rotary.tables(positions)
         bias = tree_bias(mask, length, bucket, target.dtype)
