@@ -20,6 +20,7 @@ from dominotree.gpu.nvrtc import Kernel
 CLUSTER = 2  # every multiprocessor has a partner; of larger clusters fewer fit at once
 THREADS = 384  # two warpgroups that multiply, four warps that fetch
 OPERAND = 64  # rows of W that one instruction takes
+MOST_PAIRED = 72  # rows of X up to which a warpgroup's registers hold sums of gates and ups
 LEAST_STAGES = 3
 MOST_STAGES = 16
 #: Counters of a launch: three products' ends and the first turn of one.
@@ -42,7 +43,8 @@ class Shape:
 class Cut:
     """``operands`` of ``rows`` rows of W each per tile (rows a multiple of 8); ``splits`` of the columns over a cluster.
 
-    One operand: the two warpgroups share its columns. Two: each takes one. ``depth``: blocks of 64 columns per stage.
+    One operand: the two warpgroups share its columns. Two: each takes one. SwiGLU's (gates, ups) above 64 rows: each takes
+    half the rows of both. ``depth``: blocks of 64 columns per stage.
     """
 
     rows: int
@@ -54,6 +56,16 @@ class Cut:
     @property
     def height(self) -> int:
         return self.rows * self.operands
+
+    @property
+    def paired(self) -> bool:
+        """Whether a gate meets its up in registers."""
+        return self.rows > OPERAND
+
+    @property
+    def sums(self) -> int:
+        """Floats of a token that a tile leaves in shared memory."""
+        return self.rows if self.paired else 2 * self.rows
 
     def stage(self, ntok: int) -> int:
         """Bytes of a stage: W and X."""
@@ -79,7 +91,7 @@ def plan(n: int, shapes: tuple[Shape, ...], ctas: int, room: int) -> Plan | None
     """The cheapest cut of all products that share a ring in ``room`` bytes, by a rough model of the time; None: no room."""
     best: Plan | None = None
     for inner in (1, 2, 3):
-        choices = [_cuts(s, inner) for s in shapes]
+        choices = [_cuts(s, inner, _padded(n)) for s in shapes]
         for slot in sorted({c.stage(_padded(n)) for found in choices for c in found}):
             found = _plan(n, shapes, choices, ctas, room, slot, inner)
             if found is not None and (best is None or _better(found, best)):
@@ -119,7 +131,7 @@ def _plan(
     return None
 
 
-def _cuts(shape: Shape, inner: int) -> list[Cut]:
+def _cuts(shape: Shape, inner: int, ntok: int) -> list[Cut]:
     blocks, found = -(-shape.k // K_BLOCK), []
     for operands in (1, 2) if shape.epilogue != SWIGLU else (2,):
         depth = inner * (1 if operands == 2 else 2)
@@ -127,6 +139,9 @@ def _cuts(shape: Shape, inner: int) -> list[Cut]:
             out = rows if shape.epilogue == SWIGLU else rows * operands
             tiles = -(-(shape.n_out // 2 if shape.epilogue == SWIGLU else shape.n_out) // out)
             found += [Cut(rows, operands, s, tiles, depth) for s in (1, CLUSTER) if blocks >= s * depth]
+    if shape.epilogue == SWIGLU and ntok <= MOST_PAIRED and blocks >= inner:
+        for rows in range(OPERAND + 16, 2 * OPERAND + 1, 16):
+            found.append(Cut(rows, 2, 1, -(-(shape.n_out // 2) // rows), inner))
     return found
 
 
@@ -138,7 +153,8 @@ def _cost(n: int, shape: Shape, cut: Cut, ctas: int, stages: int) -> float:
     stages_of_tile = -(-blocks // cut.depth)
     steps = turns * -(-stages_of_tile // cut.splits)
     weights = cut.height * cut.depth * K_BLOCK * 2
-    products = 4 * cut.depth * (2 if cut.operands == 2 else 1) * (2 * OPERAND * 16 + ntok * 32) / 128 / CYCLES
+    instructions = 4 * cut.depth * (2 if cut.operands == 2 else 1) * (2 if cut.paired else 1)
+    products = instructions * (2 * OPERAND * 16 + ntok * 32) / 128 / CYCLES
     step = max(HANDSHAKE + products, cut.stage(ntok) / 46e3, LATENCY / stages)
     memory, busiest = shape.n_out * shape.k * 2 / 4.3e6, steps * step
     ahead = stages * weights * ctas / 4.3e6
@@ -153,7 +169,7 @@ def _padded(n: int) -> int:
 
 def _pitches(cuts: Sequence[Cut]) -> tuple[int, int]:
     """Floats per token of a tile's sums, and of those that a partner sends."""
-    highest = max((c.height for c in cuts), default=0)
+    highest = max((c.sums for c in cuts), default=0)
     halves = max((c.height // 2 for c in cuts if c.splits > 1), default=0)
     return highest + 4, halves + 4
 

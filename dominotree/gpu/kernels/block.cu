@@ -6,7 +6,8 @@
 // on all multiprocessors (a counter in device memory) or, where that took several turns, the columns of its first turn;
 // two more sum the squares for RMSNorm meanwhile. Tiles are as high as the shape needs so that every multiprocessor gets
 // the same share. A tile of up to 64 rows of W is one operand of wgmma: the warpgroups then share out its columns;
-// higher tiles are two operands, one per warpgroup. A stage holds as many columns as fit, so that the ring is always full.
+// higher tiles are two operands, one per warpgroup. Of SwiGLU's tiles above 64 gates each warpgroup takes a half of the gates
+// and the same half of the ups: X then is loaded once for a tile that would be two, and a gate meets its up in registers. A stage holds as many columns as fit, so that the ring is always full.
 //
 // All CTAs must be resident: one per multiprocessor at most. Defines: NTOK, STAGES, STAGE_BYTES, INNER (blocks of 64
 // columns of a stage that a warpgroup multiplies), RED_PITCH and HALF_PITCH (floats per token of a tile's sums, and of those
@@ -30,7 +31,10 @@
 #define STAMP(op, step) STAMP_BY(tid == 0, op, step)
 #define TOKENS (NTOK <= 8 ? 4 : 8)  // of which a warp adds the squares together
 #define QUAD_TOKENS 4               // that a warp finishes together, four columns a lane
+#define TURN_TOKENS (CONSUMERS / 32 * QUAD_TOKENS)
+#define TURNS ((NTOK + TURN_TOKENS - 1) / TURN_TOKENS)
 #define CHAINS (NTOK <= 8 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
+#define PAIRS (CHAINS / 2)                          // of them for gates, and as many for ups; 0: such tiles do not fit
 
 struct Op {  // one product; 160 bytes, as packed by gpu/block.py
   const unsigned char* w_map;
@@ -65,7 +69,7 @@ __device__ __forceinline__ uint2 halves(float4 v) {
 }
 __device__ __forceinline__ float gated(float gate, float up) {  // SwiGLU, rounded as in bf16
   gate = rounded(gate);
-  return rounded(gate / (1.f + __expf(-gate))) * rounded(up);
+  return rounded(__fdividef(gate, 1.f + __expf(-gate))) * rounded(up);
 }
 
 __device__ __forceinline__ void wait_counter(const int* counter, int target) {
@@ -76,6 +80,11 @@ __device__ __forceinline__ void wait_counter(const int* counter, int target) {
     if (++tries > (1u << 24)) __trap();
   } while (seen < target);
 }
+
+template <bool IS>
+struct Flag {
+  static constexpr bool value = IS;
+};
 
 struct Walk {  // this CTA's tiles of one product, and its stages: begin, begin + step, … before end
   int groups, member, first, begin, end, step;
@@ -239,8 +248,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
   for (int o = 0; o < count; ++o) {
     const Op& op = op_of[o];
     Walk w(op, ctas);
-    const int height = op.rows, splits = op.splits, depth = op.depth, pitch = op.operands * height + 4;
-    const bool by_columns = op.operands == 1;
+    const int height = op.rows, splits = op.splits, depth = op.depth;
+    const bool by_columns = op.operands == 1, paired = PAIRS > 0 && op.epilogue == 3 && height > 64;
+    const int pitch = (paired ? 1 : 2) * height + 4;  // of sums: each warpgroup leaves its own, unless gates met their ups
     const int row0 = by_columns ? 0 : wg * height, z0 = by_columns ? wg * INNER : 0;
     const bool scaling = op.squares_in != nullptr;
     bool scale_known = false;
@@ -252,25 +262,30 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
     for (int tile = w.first; tile < op.tiles; tile += w.groups) {
       // Four columns of a row of the residual stream and of the norm's weight: on their way during the products.
       const int quad = lane % 8 * 4, quad_token = warp * QUAD_TOKENS + lane / 8;
-      uint2 old = make_uint2(0, 0), weight = old;
-      auto fetch_old = [&](int token, int column) {
-        if (column >= width || token >= n) return;
-        weight = __ldg(reinterpret_cast<const uint2*>(op.next_norm + column));
-        old = __ldcg(reinterpret_cast<const uint2*>(reinterpret_cast<bf16*>(op.y) + (size_t)token * width + column));
+      uint2 old[TURNS] = {}, weight = make_uint2(0, 0);
+      auto old_of = [&](int token, int column) {
+        return __ldcg(reinterpret_cast<const uint2*>(reinterpret_cast<bf16*>(op.y) + (size_t)token * width + column));
       };
-      if (op.epilogue == 2 && quad < share) fetch_old(quad_token, tile * wide + begin + quad);
+      auto weight_of = [&](int column) { return __ldg(reinterpret_cast<const uint2*>(op.next_norm + column)); };
+      if (const int column = tile * wide + begin + quad; op.epilogue == 2 && quad < share && column < width) {
+        weight = weight_of(column);
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn)
+          if (quad_token + turn * TURN_TOKENS < n) old[turn] = old_of(quad_token + turn * TURN_TOKENS, column);
+      }
       float acc[CHAINS][NTOK / 2];
 #pragma unroll
       for (int c = 0; c < CHAINS; ++c)
 #pragma unroll
         for (int i = 0; i < NTOK / 2; ++i) acc[c][i] = 0.f;
       // Operand descriptors hold addresses / 16: of the first stage, then steps.
-      const unsigned w_first = kept(operand_low(ring + (row0 * depth + z0 * height) * 128));
+      const unsigned w_first = kept(operand_low(ring + (paired ? wg * height / 2 : row0 * depth + z0 * height) * 128));
       const unsigned x_first = kept(operand_low(ring + (op.operands * height * depth + z0 * NTOK) * 128));
-      const unsigned w_step = height * 8;
+      const unsigned w_step = height * 8, w_ups = height * depth * 8;
       const bool announces = tid % 128 == 0;
       int held = 0;
-      for (int left = w.own(); left > 0; --left) {
+      auto multiply = [&](auto kind) {
+        for (int left = w.own(); left > 0; --left) {
         const unsigned w_at = w_first + slot * (STAGE_BYTES / 16), x_at = x_first + slot * (STAGE_BYTES / 16);
         const unsigned release = empty_at + 8 * (slot >= HOLD ? slot - HOLD : slot - HOLD + STAGES);
         barrier_wait_at(full_at + slot * 8, parity);
@@ -281,8 +296,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
 #pragma unroll
         for (int z = 0; z < INNER; ++z)  // a loop of unknown length would have its products serialised
 #pragma unroll
-          for (int k = 0; k < 4; ++k)
-            wgmma(acc[k % CHAINS], operand_of(w_at + z * w_step + k * 2), operand_of(x_at + z * (NTOK * 8) + k * 2));
+          for (int k = 0; k < 4; ++k) {
+            const unsigned long long x_of = operand_of(x_at + z * (NTOK * 8) + k * 2);
+            const unsigned at = w_at + z * w_step + k * 2;
+            if constexpr (decltype(kind)::value) {
+              wgmma(acc[k % PAIRS], operand_of(at), x_of);
+              wgmma(acc[PAIRS + k % PAIRS], operand_of(at + w_ups), x_of);
+            } else {
+              wgmma(acc[k % CHAINS], operand_of(at), x_of);
+            }
+          }
         wgmma_commit();
         if (++slot == STAGES) slot = 0, parity ^= 1;
         wgmma_waits<HOLD>(acc);
@@ -291,34 +314,59 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
         else if (announces)
           barrier_arrive_at(release);
       }
+      };
+#if PAIRS > 0  // two loops: a branch inside would have the products serialised
+      if (paired)
+        multiply(Flag<true>());
+      else
+#endif
+        multiply(Flag<false>());
       wgmma_waits<0>(acc);
       for (; held > 0; --held)
         if (announces) barrier_arrive_at(empty_at + 8 * (slot >= held ? slot - held : slot - held + STAGES));
 
       STAMP(o, 2);
+      const float* scale_of = scale[o & 1];
+      auto know_scale = [&]() {
+        if (!scaling || scale_known) return;
+        barrier_wait(&scaled, scales & 1);
+        ++scales;
+        scale_known = true;
+      };
+      if (paired) know_scale();
       consumers_sync(CONSUMERS);  // everyone has read the last sums
+#if PAIRS > 0
+      if (paired) {
 #pragma unroll
-      for (int i = 0; i < NTOK / 2; ++i) {
-        int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
-        float sum = acc[0][i];
+        for (int i = 0; i < NTOK / 2; ++i) {
+          int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
+          float gate = acc[0][i], up = acc[PAIRS][i];
 #pragma unroll
-        for (int c = 1; c < CHAINS; ++c) sum += acc[c][i];
-        if (row < height && !(by_columns && wg == 0)) red[token * pitch + row0 + row] = sum;
+          for (int c = 1; c < PAIRS; ++c) gate += acc[c][i], up += acc[PAIRS + c][i];
+          const float by = scaling ? scale_of[token] : 1.f;
+          if (row < height / 2) red[token * pitch + wg * height / 2 + row] = gated(gate * by, up * by);
+        }
+      } else
+#endif
+      {
+#pragma unroll
+        for (int i = 0; i < NTOK / 2; ++i) {
+          int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
+          float sum = acc[0][i];
+#pragma unroll
+          for (int c = 1; c < CHAINS; ++c) sum += acc[c][i];
+          if (row < height) red[token * pitch + wg * height + row] = sum;
+        }
       }
       consumers_sync(CONSUMERS);
-      if (by_columns) {  // the first warpgroup adds its columns' sums to the second's
-        if (wg == 0) {
-#pragma unroll
-          for (int i = 0; i < NTOK / 2; ++i) {
-            int token = i / 4 * 8 + 2 * t + i % 2, row = (warp % 4) * 16 + g + (i / 2 % 2) * 8;
-            float sum = acc[0][i];
-#pragma unroll
-            for (int c = 1; c < CHAINS; ++c) sum += acc[c][i];
-            if (row < height) red[token * pitch + row] += sum;
-          }
+      auto sums_of = [&](int at) {  // four of a token, of both warpgroups where they shared the columns
+        float4 sum = *reinterpret_cast<const float4*>(red + at);
+        if (by_columns) {
+          const float4 more = *reinterpret_cast<const float4*>(red + at + height);
+          sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
         }
-        consumers_sync(CONSUMERS);
-      }
+        return sum;
+      };
       // Each of a pair sends the other its sums of the other's columns: `theirs` of [token][row], gates before ups.
       const float* theirs = nullptr;
       const int sides = op.epilogue == 3 ? 2 : 1;
@@ -329,22 +377,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
         if (tid == 0) barrier_expect(&received[buffer], n * sides * share * 4);
         for (int i = tid; i < n * pieces; i += CONSUMERS) {
           const int token = i / pieces, piece = i % pieces, side = piece / quads, row = piece % quads * 4;
-          const float4 sums = *reinterpret_cast<const float4*>(red + token * pitch + side * height + other_begin + row);
+          const float4 sums = sums_of(token * pitch + side * height + other_begin + row);
           send_cluster(landing + token * HALF_PITCH + side * other_share + row, sums, &received[buffer], w.member ^ 1);
         }
         theirs = landing;
         barrier_wait_cluster(&received[buffer], exchanges >> 1 & 1);
         ++exchanges;
       }
-      if (scaling && !scale_known) {
-        barrier_wait(&scaled, scales & 1);
-        ++scales;
-        scale_known = true;
-      }
+      know_scale();
       STAMP(o, 3);
-      const float* scale_of = scale[o & 1];
       auto total = [&](int token, int side, int j) {  // the whole sums of our columns j … j + 3
-        float4 sum = *reinterpret_cast<const float4*>(red + token * pitch + side * height + begin + j);
+        float4 sum = sums_of(token * pitch + side * height + begin + j);
         if (splits > 1) {
           const float4 more = *reinterpret_cast<const float4*>(theirs + token * HALF_PITCH + side * share + j);
           sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
@@ -357,16 +400,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       };
       if (op.epilogue == 2) {  // the residual stream
         bf16* h = reinterpret_cast<bf16*>(op.y);
-        for (int token0 = warp * QUAD_TOKENS; token0 < n; token0 += CONSUMERS / 32 * QUAD_TOKENS) {
-          const int token = token0 + lane / 8;
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) {
+          const int token = quad_token + turn * TURN_TOKENS;
+          if (warp * QUAD_TOKENS + turn * TURN_TOKENS >= n) break;
           float square = 0.f;
           for (int j = quad; j < share; j += 32) {
             const int column = tile * wide + begin + j;
-            if (token0 != warp * QUAD_TOKENS || j != quad) fetch_old(token, column);
             if (token >= n || column >= width) continue;
             const float4 value = total(token, 0, j);
             const size_t place = (size_t)token * width + column;
-            float4 was = floats(old), norm = floats(weight), sum;
+            float4 was = floats(j == quad ? old[turn] : old_of(token, column)), sum;
+            float4 norm = floats(j == quad ? weight : weight_of(column));
             sum.x = rounded(was.x + rounded(value.x)), sum.y = rounded(was.y + rounded(value.y));
             sum.z = rounded(was.z + rounded(value.z)), sum.w = rounded(was.w + rounded(value.w));
             const uint2 kept_row = halves(sum);
@@ -385,8 +430,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
         const int quads = share / 4;
         for (int i = tid; i < n * quads; i += CONSUMERS) {
           const int token = i / quads, j = i % quads * 4, column = tile * wide + begin + j;
-          float4 value = total(token, 0, j);
-          if (op.epilogue == 3) {
+          float4 value = paired ? *reinterpret_cast<const float4*>(red + token * pitch + j) : total(token, 0, j);
+          if (op.epilogue == 3 && !paired) {
             const float4 up = total(token, 1, j);
             value.x = gated(value.x, up.x), value.y = gated(value.y, up.y);
             value.z = gated(value.z, up.z), value.w = gated(value.w, up.w);
