@@ -20,7 +20,8 @@ from dominotree.gpu.nvrtc import Kernel
 CLUSTER = 2  # every multiprocessor has a partner; of larger clusters fewer fit at once
 THREADS = 384  # two warpgroups that multiply, four warps that fetch
 OPERAND = 64  # rows of W that one instruction takes
-MOST_PAIRED = 72  # rows of X up to which a warpgroup's registers hold sums of gates and ups
+#: Rows of X, padded, for which tiles above 64 gates are tried: with fewer they gain nothing, more sums fill the registers.
+PAIRED = range(48, 73)
 LEAST_STAGES = 3
 MOST_STAGES = 16
 #: Counters of a launch: three products' ends and the first turn of one.
@@ -139,7 +140,7 @@ def _cuts(shape: Shape, inner: int, ntok: int) -> list[Cut]:
             out = rows if shape.epilogue == SWIGLU else rows * operands
             tiles = -(-(shape.n_out // 2 if shape.epilogue == SWIGLU else shape.n_out) // out)
             found += [Cut(rows, operands, s, tiles, depth) for s in (1, CLUSTER) if blocks >= s * depth]
-    if shape.epilogue == SWIGLU and ntok <= MOST_PAIRED and blocks >= inner:
+    if shape.epilogue == SWIGLU and ntok in PAIRED and blocks >= inner:
         for rows in range(OPERAND + 16, 2 * OPERAND + 1, 16):
             found.append(Cut(rows, 2, 1, -(-(shape.n_out // 2) // rows), inner))
     return found

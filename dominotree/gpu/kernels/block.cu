@@ -59,9 +59,10 @@ struct Op {  // one product; 160 bytes, as packed by gpu/block.py
   int alternate;                  // 1: the CTAs of a cluster take turns in the stages, 0: each takes a stretch
 };
 
+__device__ __forceinline__ float low_of(unsigned v) { return __uint_as_float(v << 16); }  // of two bf16
+__device__ __forceinline__ float high_of(unsigned v) { return __uint_as_float(v & 0xffff0000u); }
 __device__ __forceinline__ float4 floats(uint2 v) {  // of four bf16
-  return make_float4(__uint_as_float(v.x << 16), __uint_as_float(v.x & 0xffff0000u), __uint_as_float(v.y << 16),
-                     __uint_as_float(v.y & 0xffff0000u));
+  return make_float4(low_of(v.x), high_of(v.x), low_of(v.y), high_of(v.y));
 }
 __device__ __forceinline__ uint2 halves(float4 v) {
   __nv_bfloat162 low = __floats2bfloat162_rn(v.x, v.y), high = __floats2bfloat162_rn(v.z, v.w);
@@ -79,6 +80,26 @@ __device__ __forceinline__ void wait_counter(const int* counter, int target) {
     asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
     if (++tries > (1u << 24)) __trap();
   } while (seen < target);
+}
+
+// Sums over the lanes: at every step a lane gives half of its tokens away and gets its share of the other half; in the end
+// sum[0] is that of token `of`.
+template <int HALF>
+__device__ __forceinline__ void add_lanes(float (&sum)[TOKENS], int lane, int& of) {
+  if constexpr (HALF > 0) {
+    constexpr int d = HALF * 32 / TOKENS;
+    const bool upper = lane & d;
+#pragma unroll
+    for (int q = 0; q < HALF; ++q) {
+      const float low = sum[q], high = sum[q + HALF];
+      sum[q] = (upper ? high : low) + __shfl_xor_sync(0xffffffffu, upper ? low : high, d);
+    }
+    of += upper * HALF;
+    add_lanes<HALF / 2>(sum, lane, of);
+  } else {
+#pragma unroll
+    for (int q = 16 / TOKENS; q > 0; q /= 2) sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], q);
+  }
 }
 
 template <bool IS>
@@ -121,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
     }
     barrier_init(&received[0], 1);
     barrier_init(&received[1], 1);
-    barrier_init(&scaled, 2);
+    barrier_init(&scaled, 4);  // two warps of each of the pair
     barriers_visible();
   }
   __syncthreads();
@@ -187,14 +208,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
           }
       }
     } else if (role >= 2) {  // --------------------------------------------------------------------- squares
+      cluster_wait();  // the pair shares out the tokens
       wait_for_predecessor();
+      const int member = blockIdx.x & 1;
       for (int o = 0; o < count; ++o) {
         const Op& op = op_of[o];
         if (op.squares_in == nullptr) continue;
         const float* squares = op.squares_in;
         const int segments = op.segments_in;
         if (op.wait) wait_counter(op.wait, ctas);
-        for (int token0 = (role - 2) * TOKENS; token0 < n; token0 += 2 * TOKENS) {
+        for (int token0 = (member * 2 + role - 2) * TOKENS; token0 < n; token0 += 4 * TOKENS) {
           float sum[TOKENS] = {};
           for (int s0 = lane; s0 < segments; s0 += 128) {
             float part[4][TOKENS];
@@ -209,25 +232,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
 #pragma unroll
               for (int q = 0; q < TOKENS; ++q) sum[q] += part[u][q];
           }
-          // Sums over the lanes: at every step a lane gives half of its tokens away and gets its share of the other half.
-          int of = 0, d = 16;
-#pragma unroll
-          for (int half = TOKENS / 2; half > 0; half /= 2, d /= 2) {
-            const bool upper = lane & d;
-#pragma unroll
-            for (int q = 0; q < half; ++q) {
-              const float given = upper ? sum[q] : sum[q + half];
-              sum[q] = (upper ? sum[q + half] : sum[q]) + __shfl_xor_sync(0xffffffffu, given, d);
-            }
-            of += upper * half;
+          int of = 0;
+          add_lanes<TOKENS / 2>(sum, lane, of);
+          if (lane % (32 / TOKENS) == 0 && token0 + of < n) {
+            float* const place = &scale[o & 1][token0 + of];
+            *place = rsqrtf(sum[0] / op.k + op.eps);
+            store_cluster(place, *place, member ^ 1);
           }
-          for (; d > 0; d /= 2) sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], d);
-          if (lane % (32 / TOKENS) == 0 && token0 + of < n)
-            scale[o & 1][token0 + of] = rsqrtf(sum[0] / op.k + op.eps);
         }
         __syncwarp();
-        if (lane == 0) barrier_arrive(&scaled);
+        if (lane == 0) {
+          barrier_arrive(&scaled);
+          barrier_arrive_remote(&scaled, member ^ 1);
+        }
       }
+      return;
     }
     __syncwarp();
     cluster_wait();
@@ -300,8 +319,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
             const unsigned long long x_of = operand_of(x_at + z * (NTOK * 8) + k * 2);
             const unsigned at = w_at + z * w_step + k * 2;
             if constexpr (decltype(kind)::value) {
-              wgmma(acc[k % PAIRS], operand_of(at), x_of);
-              wgmma(acc[PAIRS + k % PAIRS], operand_of(at + w_ups), x_of);
+              wgmma(acc[k % (PAIRS + !PAIRS)], operand_of(at), x_of);
+              wgmma(acc[PAIRS + k % (PAIRS + !PAIRS)], operand_of(at + w_ups), x_of);
             } else {
               wgmma(acc[k % CHAINS], operand_of(at), x_of);
             }
@@ -329,7 +348,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       const float* scale_of = scale[o & 1];
       auto know_scale = [&]() {
         if (!scaling || scale_known) return;
-        barrier_wait(&scaled, scales & 1);
+        barrier_wait_cluster(&scaled, scales & 1);
         ++scales;
         scale_known = true;
       };
@@ -344,7 +363,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
 #pragma unroll
           for (int c = 1; c < PAIRS; ++c) gate += acc[c][i], up += acc[PAIRS + c][i];
           const float by = scaling ? scale_of[token] : 1.f;
-          if (row < height / 2) red[token * pitch + wg * height / 2 + row] = gated(gate * by, up * by);
+          __nv_bfloat162 both = __floats2bfloat162_rn(gate * by, up * by);
+          if (row < height / 2)
+            reinterpret_cast<unsigned*>(red)[token * pitch + wg * height / 2 + row] = *reinterpret_cast<unsigned*>(&both);
         }
       } else
 #endif
@@ -430,7 +451,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
         const int quads = share / 4;
         for (int i = tid; i < n * quads; i += CONSUMERS) {
           const int token = i / quads, j = i % quads * 4, column = tile * wide + begin + j;
-          float4 value = paired ? *reinterpret_cast<const float4*>(red + token * pitch + j) : total(token, 0, j);
+          float4 value;
+          if (paired) {  // (gate, up) in a word
+            const uint4 both = *reinterpret_cast<const uint4*>(red + token * pitch + j);
+            value.x = gated(low_of(both.x), high_of(both.x)), value.y = gated(low_of(both.y), high_of(both.y));
+            value.z = gated(low_of(both.z), high_of(both.z)), value.w = gated(low_of(both.w), high_of(both.w));
+          } else {
+            value = total(token, 0, j);
+          }
           if (op.epilogue == 3 && !paired) {
             const float4 up = total(token, 1, j);
             value.x = gated(value.x, up.x), value.y = gated(value.y, up.y);
@@ -442,7 +470,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       if (op.done_early && tile < w.groups) complete(op.done_early);
     }
     if (scaling && !scale_known) {  // no tile of this product was ours: keep the phases in step
-      barrier_wait(&scaled, scales & 1);
+      barrier_wait_cluster(&scaled, scales & 1);
       ++scales;
     }
     STAMP(o, 4);

@@ -120,6 +120,14 @@ __device__ __forceinline__ void send_cluster(const float* to, float4 v, unsigned
       : "memory");
 }
 
+// A float into another CTA's shared memory at the address that `to` has here.
+__device__ __forceinline__ void store_cluster(const float* to, float v, int rank) {
+  asm volatile("{\n.reg .u32 there;\nmapa.shared::cluster.u32 there, %0, %2;\nst.shared::cluster.f32 [there], %1;\n}" ::"r"(
+                   shared_address(to)),
+               "f"(v), "r"(rank)
+               : "memory");
+}
+
 // Enough to let the others see barriers that barriers_visible() has announced.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
