@@ -177,6 +177,18 @@ def test_the_tables_of_the_default_pair_on_a_gpu_are_the_files() -> None:
         share = " / ".join(f"{100 * v:.0f}" for v in r["stage_share"].values())
         row = f"| {r['method']} | {r['ratio']:.2f} | {r['low']:.2f} – {r['high']:.2f} | {r['tau']:.2f} | {share} |"
         assert row in PAGE, row
+    at = {r["method"]: r for r in speed["rows"]}
+    ours, rule = at["dominotree"], at["condadaptive"]
+    assert (
+        max(r["tau"] for r in at.values()) == rule["tau"]
+        and max(r["high"] for r in at.values()) == ours["high"]
+    )
+    assert (
+        rule["ratio"] < ours["ratio"] < at["ddtree"]["ratio"]
+        and at["caddtree"]["ratio"] < at["ddtree"]["ratio"]
+    )
+    builds = [r["stage_share"]["build"] for m, r in at.items() if m.startswith(("cond", "cad"))]
+    assert [round(100 * x) for x in (min(builds), max(builds))] == [17, 27]
     same = json.loads((folder / "identical-h200.json").read_text(encoding="utf-8"))
     counts = [n for by in same["identical"].values() for n in by.values()]
     assert len(same["identical"]) == 9 and set(counts) == {same["prompts"]} == {6} and not same["differing"]
