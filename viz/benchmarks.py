@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 PUBLISHED = ROOT / "assets" / "published"
 EVALUATION = ROOT / "assets" / "eval"
-#: ``dominotree bench pair`` on a GPU, kept with docs/performance.md.
+#: ``dominotree bench speed`` on a GPU, kept with docs/performance.md.
 GPU_SPEED = ROOT / "docs" / "performance" / "speed-h200.json"
 STYLES = ("benchmarks.css",)
 SCRIPTS = ("benchmarks.js",)
