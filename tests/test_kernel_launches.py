@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from dominotree.bench.shapes import drafter_config, random_weights
+from dominotree.bench.shapes import TARGETS, drafter_config, random_weights
 from dominotree.drafter import Drafter
 from dominotree.gpu import block, forward, gemm, nvrtc
 from dominotree.gpu.nvrtc import Kernel, KernelError
@@ -105,3 +105,31 @@ def test_kernels_are_compiled_side_by_side_and_an_error_comes_through(
     assert sorted(seen) == [8, 16]
     with pytest.raises(KernelError, match="does not compile"):
         nvrtc.compile_together([Kernel("block.cu", "block", {"NTOK": 24})])
+
+
+@pytest.mark.parametrize("name", ["qwen3-4b", "qwen3-8b"])
+@pytest.mark.parametrize("n", [1, 17, 33, 41, 65, 72, 73, 129])
+def test_a_plan_covers_its_products_and_fits_a_multiprocessor(name: str, n: int) -> None:
+    c = TARGETS[name]
+    q, kv = c.num_heads * c.head_dim, 2 * c.num_kv_heads * c.head_dim
+    shapes = (
+        block.Shape(c.hidden_size, q, gemm.RESIDUAL),
+        block.Shape(2 * c.intermediate_size, c.hidden_size, gemm.SWIGLU),
+        block.Shape(c.hidden_size, c.intermediate_size, gemm.RESIDUAL),
+        block.Shape(q + kv, c.hidden_size, gemm.BF16),
+    )
+    plan = block.plan(n, shapes, 132, gemm.SHARED_LIMIT - 2048)
+    assert plan is not None and plan.shared(n) <= gemm.SHARED_LIMIT - 2048
+    padded = -(-n // 8) * 8
+    for shape, cut in zip(shapes, plan.cuts, strict=True):
+        gates = shape.epilogue == gemm.SWIGLU
+        out = cut.rows if gates else cut.height
+        wanted = shape.n_out // 2 if gates else shape.n_out
+        assert cut.tiles * out >= wanted > (cut.tiles - 1) * out
+        assert cut.stage(padded) <= plan.slot
+        assert cut.depth == plan.inner * (1 if cut.operands == 2 else 2)
+        halves = 2 if cut.paired else 1  # of an operand, one a warpgroup
+        assert cut.rows % (8 * halves) == 0 and cut.rows // halves <= block.OPERAND
+        assert cut.splits == 1 or not cut.paired
+    # tall tiles of gates and ups only where a warpgroup's registers hold the sums of both
+    assert plan.cuts[1].paired == (41 <= n <= 72)

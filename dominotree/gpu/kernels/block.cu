@@ -4,10 +4,11 @@
 // The parts are those of gemm.cu (TMA ring, wgmma, sums over a cluster in a fixed order). Here one warp streams W through
 // all products, running ahead as far as the ring reaches; a second one adds X as soon as the product before is complete
 // on all multiprocessors (a counter in device memory) or, where that took several turns, the columns of its first turn;
-// two more sum the squares for RMSNorm meanwhile. Tiles are as high as the shape needs so that every multiprocessor gets
-// the same share. A tile of up to 64 rows of W is one operand of wgmma: the warpgroups then share out its columns;
+// two more sum the squares for RMSNorm meanwhile, for half of the rows, and send the norms to the partner. Tiles are as high
+// as the shape needs so that every multiprocessor gets the same share. A tile of up to 64 rows of W is one operand of wgmma: the warpgroups then share out its columns;
 // higher tiles are two operands, one per warpgroup. Of SwiGLU's tiles above 64 gates each warpgroup takes a half of the gates
-// and the same half of the ups: X then is loaded once for a tile that would be two, and a gate meets its up in registers. A stage holds as many columns as fit, so that the ring is always full.
+// and the same half of the ups: X then is loaded once for a tile that would be two, and a gate meets its up in registers. A
+// stage holds as many columns as fit, so that the ring is always full.
 //
 // All CTAs must be resident: one per multiprocessor at most. Defines: NTOK, STAGES, STAGE_BYTES, INNER (blocks of 64
 // columns of a stage that a warpgroup multiplies), RED_PITCH and HALF_PITCH (floats per token of a tile's sums, and of those
@@ -34,7 +35,7 @@
 #define TURN_TOKENS (CONSUMERS / 32 * QUAD_TOKENS)
 #define TURNS ((NTOK + TURN_TOKENS - 1) / TURN_TOKENS)
 #define CHAINS (NTOK <= 8 ? 4 : NTOK <= 72 ? 2 : 1)  // independent sums: a narrow product is bound by its latency
-#define PAIRS (CHAINS / 2)                          // of them for gates, and as many for ups; 0: such tiles do not fit
+#define PAIRS (CHAINS / 2)  // of them for gates, and as many for ups; 0: such tiles do not fit
 
 struct Op {  // one product; 160 bytes, as packed by gpu/block.py
   const unsigned char* w_map;
@@ -305,34 +306,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) block(const Op* ops, co
       int held = 0;
       auto multiply = [&](auto kind) {
         for (int left = w.own(); left > 0; --left) {
-        const unsigned w_at = w_first + slot * (STAGE_BYTES / 16), x_at = x_first + slot * (STAGE_BYTES / 16);
-        const unsigned release = empty_at + 8 * (slot >= HOLD ? slot - HOLD : slot - HOLD + STAGES);
-        barrier_wait_at(full_at + slot * 8, parity);
+          const unsigned w_at = w_first + slot * (STAGE_BYTES / 16), x_at = x_first + slot * (STAGE_BYTES / 16);
+          const unsigned release = empty_at + 8 * (slot >= HOLD ? slot - HOLD : slot - HOLD + STAGES);
+          barrier_wait_at(full_at + slot * 8, parity);
 #ifdef TRACE
-        if (held == 0 && tile == w.first) STAMP(o, 1);
+          if (held == 0 && tile == w.first) STAMP(o, 1);
 #endif
-        wgmma_fences(acc);
+          wgmma_fences(acc);
 #pragma unroll
-        for (int z = 0; z < INNER; ++z)  // a loop of unknown length would have its products serialised
+          for (int z = 0; z < INNER; ++z)  // a loop of unknown length would have its products serialised
 #pragma unroll
-          for (int k = 0; k < 4; ++k) {
-            const unsigned long long x_of = operand_of(x_at + z * (NTOK * 8) + k * 2);
-            const unsigned at = w_at + z * w_step + k * 2;
-            if constexpr (decltype(kind)::value) {
-              wgmma(acc[k % (PAIRS + !PAIRS)], operand_of(at), x_of);
-              wgmma(acc[PAIRS + k % (PAIRS + !PAIRS)], operand_of(at + w_ups), x_of);
-            } else {
-              wgmma(acc[k % CHAINS], operand_of(at), x_of);
+            for (int k = 0; k < 4; ++k) {
+              const unsigned long long x_of = operand_of(x_at + z * (NTOK * 8) + k * 2);
+              const unsigned at = w_at + z * w_step + k * 2;
+              if constexpr (decltype(kind)::value) {
+                wgmma(acc[k % (PAIRS + !PAIRS)], operand_of(at), x_of);
+                wgmma(acc[PAIRS + k % (PAIRS + !PAIRS)], operand_of(at + w_ups), x_of);
+              } else {
+                wgmma(acc[k % CHAINS], operand_of(at), x_of);
+              }
             }
-          }
-        wgmma_commit();
-        if (++slot == STAGES) slot = 0, parity ^= 1;
-        wgmma_waits<HOLD>(acc);
-        if (held < HOLD)
-          ++held;
-        else if (announces)
-          barrier_arrive_at(release);
-      }
+          wgmma_commit();
+          if (++slot == STAGES) slot = 0, parity ^= 1;
+          wgmma_waits<HOLD>(acc);
+          if (held < HOLD)
+            ++held;
+          else if (announces)
+            barrier_arrive_at(release);
+        }
       };
 #if PAIRS > 0  // two loops: a branch inside would have the products serialised
       if (paired)
