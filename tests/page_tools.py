@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import uvicorn
 from trace_factory import make_trace
 
@@ -136,3 +138,25 @@ def serving(
     finally:
         server.should_exit = True
         thread.join(10)
+
+
+ROOMY = 0.054  # s that ``work`` takes on two idle cores, where a first round takes 0.55 s
+
+
+def work() -> float:
+    """Seconds of plain products that read as much memory as a forward does, nothing of ours in them; the best of three."""
+    rows, weights = torch.ones(20, 576), torch.ones(90, 1536, 576)
+    spent = []
+    for _ in range(3):
+        started = time.monotonic()
+        for weight in weights:
+            torch.nn.functional.linear(rows, weight)
+        spent.append(time.monotonic() - started)
+    return min(spent)
+
+
+def busy() -> float:
+    """How much slower this machine may be just now than two idle cores that run the page: by the processes that want
+    to run, per core, and by ``work``, for a slow machine may be an idle one."""
+    load = os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else 1.0
+    return max(1.0, load, work() / ROOMY)

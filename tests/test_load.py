@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
-from page_tools import Counted, serving, until, write_library
+from page_tools import Counted, busy, serving, until, write_library
 from tiny import tiny_pair
 
 from dominotree import trace as tr
@@ -29,11 +28,6 @@ from viz.sessions import Sessions
 VISITORS = 100
 LEAVERS = 10  # of them close their page right after Run
 SETTINGS = (4, 16, 0, "", 8)  # budget, top-M, temperature, seed, new tokens
-
-
-def busy() -> float:
-    """How much slower than idle this machine may be just now: processes that want to run, per core."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else 1.0
 
 
 class TinyEngine:
