@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from dominotree.bench.layers import cycles_per_us
 from dominotree.bench.shapes import TARGETS, drafter_config, random_weights
 from dominotree.drafter import Drafter
 from dominotree.gpu import block, forward, gemm, nvrtc
@@ -133,3 +134,13 @@ def test_a_plan_covers_its_products_and_fits_a_multiprocessor(name: str, n: int)
         assert cut.splits == 1 or not cut.paired
     # tall tiles of gates and ups only where a warpgroup's registers hold the sums of both
     assert plan.cuts[1].paired == (41 <= n <= 72)
+
+
+def test_a_trace_tells_its_clock_itself() -> None:
+    """Two layers, two multiprocessors at 1800 cycles a µs, 50 and 40 µs a block; a third multiprocessor did nothing."""
+    clocks = torch.zeros(2, 3, 4, 16, dtype=torch.float64)
+    for processor, us in ((0, 50), (1, 40)):
+        clocks[:, processor, 0, 0], clocks[:, processor, 0, 11] = 1000 + processor, 5e9
+        clocks[:, processor, 3, 5] = 1000 + processor + 1800 * us
+        clocks[:, processor, 3, 12] = 5e9 + 1000 * us
+    assert cycles_per_us(clocks) == pytest.approx(1800)
