@@ -593,7 +593,7 @@ def test_pages_and_headers_name_no_other_host(site: Any) -> None:
 def test_the_page_is_built_without_torch_and_asks_nobody_outside(tmp_path: Path) -> None:
     write_library(tmp_path)
     code = f"""
-import sys, pathlib, time, urllib.request
+import sys, pathlib, threading, urllib.request
 asked = []
 def hook(event, args):
     if event == "socket.getaddrinfo" or event == "socket.connect" and isinstance(args[1], tuple):
@@ -602,18 +602,20 @@ def hook(event, args):
             asked.append(host)
 sys.addaudithook(hook)
 sys.path.insert(0, "tests")
-from page_tools import serving
+from page_tools import serving, until
 from viz.library import Library
 from viz.live import PairEngine
 from viz.sessions import NoEngine
 engine = NoEngine()
-engine.start = PairEngine("no such pair").start  # begins to load after the first page
+pair, seen = PairEngine("no such pair"), threading.Event()
+engine.start = lambda: seen.wait(60) and pair.start()  # after the first page, however slow the machine is
 library = Library(pathlib.Path({str(tmp_path)!r}))
 with serving(library, engine) as (address, _):
     urllib.request.urlopen(address).read()
     urllib.request.urlopen(address + "recorded/" + library.runs[0].run_id + ".json").read()
     print("torch" in sys.modules)
-    time.sleep(1)
+    seen.set()
+    until(lambda: pair.state == "failed", 60)
 print(asked)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=90)
